@@ -156,9 +156,9 @@ def _redirect(engine: Engine, patch: pytest.MonkeyPatch) -> None:
         engine.was_used = True
         await really_open(store)
 
-    def open_reader(store: Any, clock: Clock) -> object:
+    def open_reader(store: Any, clock: Clock, *, in_thread: bool) -> object:
         engine.was_used = True
-        return whole_reader(engine.named(store), clock)
+        return whole_reader(engine.named(store), clock, in_thread=in_thread)
 
     patch.setattr(opening, "open_store", open_store)
     patch.setattr(opening, "open_reader", open_reader)

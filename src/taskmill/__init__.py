@@ -1,11 +1,11 @@
-"""taskmill: an embedded, durable task scheduler on SQLite or PostgreSQL."""
+"""taskmill: an embedded, durable task scheduler on SQLite or PostgreSQL.
 
+A name is imported with its module when it is first used: a command that only reads a store does not load the scheduler.
+"""
+
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from taskmill.define.context import Context
-from taskmill.define.current import TaskLogFilter, current_task
-from taskmill.define.domain import Domain
-from taskmill.define.task import Task
 from taskmill.errors import (
     AlreadyRunning,
     ConfigError,
@@ -27,30 +27,19 @@ from taskmill.errors import (
     TaskNotFound,
     UnknownTaskType,
 )
-from taskmill.handle import Handle
-from taskmill.model.browsing import Activity, ActivityPoint, MachineSnapshot, PriorityStep, TaskDetails, TaskPage
-from taskmill.model.exceptions import GiveUp, RetryLater
-from taskmill.model.io_budget import IoBudget
-from taskmill.model.json_text import to_json
-from taskmill.model.machine import PressureSource, Reading, Resources, ResourceSampler, ThrottlePolicy
-from taskmill.model.progress import TaskProgress
-from taskmill.model.published import PublishedType
-from taskmill.model.records import (
-    AttemptError,
-    ErrorGroup,
-    HistoryRecord,
-    TaskGraph,
-    TaskRecord,
-    TypeStats,
-)
-from taskmill.model.settings import Aging, Group, Priority, RateLimit, Retention, Retry
-from taskmill.model.status import Ending, OnDependencyFailure, OnDuplicate, Status, TtlFrom
-from taskmill.model.submission import Submission
-from taskmill.scheduler import Scheduler
 
 if TYPE_CHECKING:
+    from taskmill.define.context import Context
+    from taskmill.define.current import TaskLogFilter, current_task
+    from taskmill.define.domain import Domain
     from taskmill.define.settings import SchedulerSettings
+    from taskmill.define.task import Task
+    from taskmill.handle import Handle
+    from taskmill.model.browsing import Activity, ActivityPoint, MachineSnapshot, PriorityStep, TaskDetails, TaskPage
+    from taskmill.model.exceptions import GiveUp, RetryLater
     from taskmill.model.explanation import Explanation, Hold, Remedy
+    from taskmill.model.io_budget import IoBudget
+    from taskmill.model.json_text import to_json
     from taskmill.model.looking_ahead import (
         Comparison,
         Forecast,
@@ -61,32 +50,46 @@ if TYPE_CHECKING:
         Run,
         Waits,
     )
+    from taskmill.model.machine import PressureSource, Reading, Resources, ResourceSampler, ThrottlePolicy
+    from taskmill.model.progress import TaskProgress
+    from taskmill.model.published import PublishedType
+    from taskmill.model.records import AttemptError, ErrorGroup, HistoryRecord, TaskGraph, TaskRecord, TypeStats
+    from taskmill.model.settings import Aging, Group, Priority, RateLimit, Retention, Retry
     from taskmill.model.snapshot import GroupSnapshot, NodeSnapshot, RateSnapshot, Schedule, Snapshot
+    from taskmill.model.status import Ending, OnDependencyFailure, OnDuplicate, Status, TtlFrom
+    from taskmill.model.submission import Submission
+    from taskmill.scheduler import Scheduler
 else:
-    _LATER = {
-        "taskmill.define.settings": ("SchedulerSettings",),
-        "taskmill.model.explanation": ("Explanation", "Hold", "Remedy"),
-        "taskmill.model.looking_ahead": (
-            "Comparison",
-            "Forecast",
-            "Outlook",
-            "ProjectedPhase",
-            "Projection",
-            "Range",
-            "Run",
-            "Waits",
-        ),
-        "taskmill.model.snapshot": ("GroupSnapshot", "NodeSnapshot", "RateSnapshot", "Schedule", "Snapshot"),
+    _MODULES = {
+        "define.context": "Context",
+        "define.current": "TaskLogFilter current_task",
+        "define.domain": "Domain",
+        "define.settings": "SchedulerSettings",
+        "define.task": "Task",
+        "handle": "Handle",
+        "model.browsing": "Activity ActivityPoint MachineSnapshot PriorityStep TaskDetails TaskPage",
+        "model.exceptions": "GiveUp RetryLater",
+        "model.explanation": "Explanation Hold Remedy",
+        "model.io_budget": "IoBudget",
+        "model.json_text": "to_json",
+        "model.looking_ahead": "Comparison Forecast Outlook ProjectedPhase Projection Range Run Waits",
+        "model.machine": "PressureSource Reading ResourceSampler Resources ThrottlePolicy",
+        "model.progress": "TaskProgress",
+        "model.published": "PublishedType",
+        "model.records": "AttemptError ErrorGroup HistoryRecord TaskGraph TaskRecord TypeStats",
+        "model.settings": "Aging Group Priority RateLimit Retention Retry",
+        "model.snapshot": "GroupSnapshot NodeSnapshot RateSnapshot Schedule Snapshot",
+        "model.status": "Ending OnDependencyFailure OnDuplicate Status TtlFrom",
+        "model.submission": "Submission",
+        "scheduler": "Scheduler",
     }
-    """The names whose modules are imported when they are first used: most programs never name them."""
+    _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
     def __getattr__(name: str) -> object:
-        from importlib import import_module
-
-        for module, names in _LATER.items():
-            if name in names:
-                return getattr(import_module(module), name)
-        raise AttributeError(f"module 'taskmill' has no attribute {name!r}")
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module 'taskmill' has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(f"taskmill.{_MODULE_OF[name]}"), name)
+        return value
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})

@@ -1,10 +1,11 @@
-"""``Reader``: look at a queue and change nothing, not even by opening it."""
+"""``Reader``: look at a queue and change nothing, not even by opening it; ``ask`` does so without an event loop."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from taskmill.core.clock import SystemClock
 from taskmill.core.process import this_process
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     from taskmill.core.ports import Clock
     from taskmill.store.opening import AnyReader  # noqa: F401 - named in quotes
 
-__all__ = ["Reader"]
+__all__ = ["Reader", "ask"]
+
+T = TypeVar("T")
 
 
 class Reader(BrowseMethods["AnyReader"]):
@@ -25,9 +28,9 @@ class Reader(BrowseMethods["AnyReader"]):
     its write-ahead log keep every byte. It may be open beside any number of schedulers.
     """
 
-    def __init__(self, store: str | PathLike[str], *, clock: Clock | None = None) -> None:
+    def __init__(self, store: str | PathLike[str], *, clock: Clock | None = None, _in_thread: bool = True) -> None:
         self._clock: Clock = SystemClock() if clock is None else clock
-        self._store = opening.open_reader(store, self._clock)
+        self._store = opening.open_reader(store, self._clock, in_thread=_in_thread)
 
     def __repr__(self) -> str:
         return f"<Reader {self._store.name}>"
@@ -51,3 +54,24 @@ class Reader(BrowseMethods["AnyReader"]):
         if self._is_open:
             self._is_open = False
             await self._store.close()
+
+
+def ask(store: str | PathLike[str], question: Callable[[Reader], Coroutine[Any, Any, T]]) -> T:
+    """Open a store for reading, return the answer to a question, and close it.
+
+    For commands. It needs no event loop, because loading asyncio takes longer than finding a short answer. So the
+    question must wait for nothing but reads of the store; ``explain``, ``forecast`` and ``simulate`` also use threads.
+    """
+
+    async def answer() -> T:
+        async with Reader(store, _in_thread=False) as reader:
+            return await question(reader)
+
+    asking = answer()
+    try:
+        asking.send(None)
+    except StopIteration as ended:
+        value: T = ended.value
+        return value
+    asking.close()
+    raise RuntimeError("the question waits for an event loop, and there is none")

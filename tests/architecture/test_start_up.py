@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import taskmill
 from taskmill import blocking
 from taskmill.cli.commands import SUMMARIES
 from tests.architecture.sources import PACKAGE, ROOT
@@ -94,23 +96,39 @@ def commands_among(modules: set[str]) -> set[str]:
     return {name.removeprefix(folder) for name in modules if name.startswith(folder)}
 
 
-def test_importing_taskmill_imports_no_heavy_module() -> None:
-    assert imported_by("import taskmill") & HEAVY == set()
+IMPORTS = "from taskmill import Context, Domain, Priority, Retry, Scheduler"
+"""The names that a program needs to define and run tasks."""
 
 
-def test_importing_taskmill_imports_no_adapter() -> None:
-    folders = {name.split(".")[1] for name in imported_by("import taskmill") if name.startswith("taskmill.")}
+def test_defining_tasks_imports_no_heavy_module() -> None:
+    assert imported_by(IMPORTS) & HEAVY == set()
+
+
+def test_defining_tasks_imports_no_adapter() -> None:
+    folders = {name.split(".")[1] for name in imported_by(IMPORTS) if name.startswith("taskmill.")}
     assert "scheduler" in folders
     assert folders & LOADED_LATER == set()
 
 
-def test_importing_taskmill_imports_no_values_that_most_programs_never_name() -> None:
-    assert imported_by("import taskmill") & NAMED_BY_FEW == set()
+def test_defining_tasks_imports_no_values_that_most_programs_never_name() -> None:
+    assert imported_by(IMPORTS) & NAMED_BY_FEW == set()
     assert "taskmill.model.snapshot" in imported_by("from taskmill import Snapshot")
 
 
 def test_every_public_name_is_listed_before_its_module_is_imported() -> None:
-    imported_by("import taskmill; assert set(taskmill.__all__) <= set(dir(taskmill))")
+    modules = imported_by("import taskmill; assert set(taskmill.__all__) <= set(dir(taskmill))")
+    assert "taskmill.scheduler" not in modules
+
+
+def test_every_public_name_is_imported_when_it_is_used() -> None:
+    imported_by("import taskmill; assert all(getattr(taskmill, name) is not None for name in taskmill.__all__)")
+
+
+def test_type_checkers_and_programs_import_the_same_names_from_the_same_modules() -> None:
+    (block,) = [node for node in ast.parse((PACKAGE / "__init__.py").read_text()).body if isinstance(node, ast.If)]
+    checked = {name.name: node.module for node in block.body if isinstance(node, ast.ImportFrom) for name in node.names}
+    used = {name: f"taskmill.{module}" for name, module in vars(taskmill)["_MODULE_OF"].items()}
+    assert checked == used
 
 
 def test_the_search_for_heavy_modules_finds_them() -> None:
@@ -159,6 +177,7 @@ def test_a_command_that_looks_loads_nothing_that_dispatches_or_writes(tmp_path: 
         pass
     modules = imported_by_command("status", str(file))
     assert "taskmill.store.sqlite.reading" in modules
+    assert not {"asyncio", "concurrent.futures", "logging", "shutil", "ssl", "taskmill.scheduler"} & modules
     for heavy in ("runtime", "dispatch", "execute", "observe", "resources"):
         assert not {name for name in modules if name.startswith(f"taskmill.{heavy}")}, heavy
     assert not {"taskmill.store.sql.write_side", "taskmill.store.sqlite.writer", "rich"} & modules

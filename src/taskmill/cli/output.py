@@ -19,11 +19,9 @@ from taskmill import (
     StoreMoved,
     TaskmillError,
     TaskNotFound,
-    to_json,
 )
 from taskmill.cli import cells
 from taskmill.cli.text import printable
-from taskmill.model.json_text import to_indented_json
 
 DONE = 0
 REFUSED = 1
@@ -134,9 +132,17 @@ def _width() -> int:
 
 
 def terminal_width() -> int:
-    import shutil  # it loads every kind of compression, which output into a pipe does not need
+    """Return the variable COLUMNS, else the width of the terminal, else 80.
 
-    return shutil.get_terminal_size().columns
+    ``shutil.get_terminal_size`` does the same, but shutil loads every kind of compression.
+    """
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1).columns or 80
+    except (OSError, ValueError):
+        return 80
 
 
 def complain(text: str) -> None:
@@ -163,11 +169,16 @@ def facts(pairs: Iterable[tuple[str, str]]) -> None:
 
 def print_json(value: object) -> None:
     """Print one indented JSON document."""
+    # Imported here, because text for people does not need it.
+    from taskmill.model.json_text import to_indented_json
+
     _write(to_indented_json(value))
 
 
 def print_json_line(value: object) -> None:
     """Print one JSON object on one line, and flush it."""
+    from taskmill import to_json
+
     _write(to_json(value))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from taskmill.cli import cells, output
 from taskmill.cli.output import WRONG, Refusal
@@ -19,8 +19,18 @@ EPILOGUE = (
 )
 
 
+class _Help(argparse.HelpFormatter):
+    """The help of a command. argparse itself would find the width with shutil, which loads every compression."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=output.terminal_width() - 2)
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line with a suggestion, and not the whole usage."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(formatter_class=_Help, **options)
 
     _commands: argparse._SubParsersAction[Parser]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import sys
 import threading
@@ -10,7 +9,10 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
 
 _LONGEST_WAIT = 30.0
 
@@ -55,6 +57,9 @@ class SystemClock:
         left = _LONGEST_WAIT if until is None else min(until - self.monotonic(), _LONGEST_WAIT)
         if event.is_set() or left <= 0:
             return
+        # Imported here, because a command that only reads has no event loop.
+        import asyncio
+
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(left):
                 await event.wait()

@@ -7,7 +7,6 @@ is applied. A logging error must not end that work.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sys
 import traceback
@@ -78,6 +77,9 @@ resources_logger = SafeLogger(logging.getLogger("taskmill.resources"))
 
 def log_exception(wrong: BaseException, task_id: int, type: str, attempt: int) -> None:
     """Log the exception of a handler, with its traceback unless it is ``RetryLater`` or ``GiveUp``."""
+    # Imported here, because a command that only reads has no event loop.
+    import asyncio
+
     if isinstance(wrong, asyncio.CancelledError):
         return
     on_purpose = isinstance(wrong, RetryLater | GiveUp)

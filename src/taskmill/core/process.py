@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 
 from taskmill.errors import InvalidState
 
@@ -26,6 +25,9 @@ if hasattr(os, "register_at_fork"):
 
 def node_name(process: int | str | None = None) -> str:
     """Return the name of a node: this host and a process, by default this one."""
+    # Imported here, because most commands name no node.
+    import socket
+
     return f"{socket.gethostname()}:{_id if process is None else process}"
 
 

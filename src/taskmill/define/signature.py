@@ -24,7 +24,6 @@ from typing import Any, cast, get_args, get_type_hints
 import msgspec
 
 from taskmill.define.kept_values import NEVER_CHANGED, ValueDeclaration, check_kept, loose_type
-from taskmill.define.key_paths import checked_paths, key_from
 from taskmill.define.key_text import canonical_values
 from taskmill.define.parameters import described
 from taskmill.define.pydantic_models import dumped, is_model_type, validated
@@ -192,6 +191,9 @@ class HandlerSignature:
 
     def key_of(self, paths: object) -> Callable[[str], Any]:
         """Return a function that makes the key of a payload from paths into the parameters."""
+        # Imported here, because few task types have such a key.
+        from taskmill.define.key_paths import checked_paths, key_from
+
         make = key_from(checked_paths(paths, self._annotations, self.type_name), json_encode)
         return lambda payload: make(self._decoder.decode(payload))
 

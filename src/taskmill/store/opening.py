@@ -68,17 +68,20 @@ def open_store(
     return SqliteStore(name, durability, clock)
 
 
-def open_reader(store: str | os.PathLike[str], clock: Clock) -> AnyReader:
-    """Return the store that a name refers to, for reading only, not opened yet."""
+def open_reader(store: str | os.PathLike[str], clock: Clock, *, in_thread: bool) -> AnyReader:
+    """Return the store that a name refers to, for reading only, not opened yet.
+
+    It is read in a thread of its own or, if not ``in_thread``, in the calling thread, without an event loop.
+    """
     name = _checked_name(store)
     if is_postgres(name):
         _check_extra()
         from taskmill.store.postgres.reading import PostgresReader
 
-        return PostgresReader(name, clock)
+        return PostgresReader(name, clock, in_thread=in_thread)
     from taskmill.store.sqlite.reading import FileReader
 
-    return FileReader(name, clock)
+    return FileReader(name, clock, in_thread=in_thread)
 
 
 def _checked_name(store: str | os.PathLike[str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from threading import Event
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -184,6 +183,8 @@ def checked_concurrency(n: object) -> int:
 
 async def in_thread(simulate: Callable[..., T], *given: Any) -> T:
     """Run a simulation in a thread; if this is cancelled, the simulation stops at its next step."""
+    import asyncio
+
     from taskmill.simulation.stopping import IS_STOPPED
 
     stop = Event()

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime, tzinfo
+from typing import TYPE_CHECKING
 
-from taskmill.core.cron_port import CronRow
-from taskmill.model.cluster import NodeAtWork
 from taskmill.model.controls import Scope, ScopeKind
 from taskmill.model.durations import from_ms
-from taskmill.model.explanation import GroupLoad
 from taskmill.model.snapshot import GroupSnapshot, NodeSnapshot, RateSnapshot, Schedule
-from taskmill.policy.cron.decisions import next_moment
-from taskmill.policy.cron.expression import CronExpression
 from taskmill.policy.explaining import allocated, by_group
 from taskmill.policy.rates import full_bucket, permits_at
-from taskmill.policy.rules import Rules
 from taskmill.policy.shares import NO_SHARE
+
+if TYPE_CHECKING:
+    from taskmill.core.cron_port import CronRow
+    from taskmill.model.cluster import NodeAtWork
+    from taskmill.model.explanation import GroupLoad
+    from taskmill.policy.rules import Rules
 
 
 def unhandled_of(load: GroupLoad, unknown_types: Collection[str]) -> dict[str, int]:
@@ -91,6 +92,10 @@ def cron_schedule(row: CronRow, now: int, zone: tzinfo) -> Schedule:
 
 
 def _next_run(row: CronRow, now: int, zone: tzinfo) -> datetime | None:
+    # Imported here, because most stores have no cron tasks.
+    from taskmill.policy.cron.decisions import next_moment
+    from taskmill.policy.cron.expression import CronExpression
+
     expression = CronExpression.parse(row.state.expression)
     if row.state.is_running:
         return expression.next(from_ms(now).astimezone(zone))

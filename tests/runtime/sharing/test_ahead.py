@@ -8,7 +8,7 @@ from collections import defaultdict
 import pytest
 
 from taskmill import Aging, Domain, Scheduler, TaskRecord
-from taskmill.store.sql import ahead
+from taskmill.store.sql import ahead, connection
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
 
@@ -52,11 +52,18 @@ def expected(asked: TaskRecord, tasks: list[TaskRecord], places: dict[int, int])
     return more + own + sum(min(number, own) for number in equal.values())
 
 
+@pytest.mark.parametrize("at_once", [1, 16])
 @pytest.mark.parametrize("aging", [None, AGING])
 @pytest.mark.parametrize("seed", range(3))
 async def test_the_number_of_tasks_ahead_follows_from_urgency_place_and_turns(
-    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, aging: Aging | None, seed: int
+    taskmill_scheduler: SchedulerFactory,
+    manual_clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
+    aging: Aging | None,
+    seed: int,
+    at_once: int,
 ) -> None:
+    monkeypatch.setattr(ahead, "FIRST_COUNTED", at_once)
     scheduler = await taskmill_scheduler(domains=[domain], aging=aging)
     await fill(scheduler, manual_clock, seed, groups=3)
     tasks = await scheduler.tasks()
@@ -84,6 +91,26 @@ async def test_beyond_the_limit_it_says_that_there_are_more(
     ]
     assert "more than 5 tasks start before it" in str(found[-1])
     assert "more than" not in str(found[5])
+
+
+async def test_lanes_are_not_visited_once_the_limit_is_passed(
+    taskmill_scheduler: SchedulerFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ahead, "MOST_AHEAD", 20)
+    monkeypatch.setattr(ahead, "FIRST_COUNTED", 4)
+    visited: list[int] = []
+
+    def encoded(rows: list[object]) -> str:
+        visited.append(len(rows))
+        return connection.encoded(rows)
+
+    monkeypatch.setattr(ahead, "encoded", encoded)
+    scheduler = await taskmill_scheduler(domains=[domain])
+    await scheduler.submit_many([work.options(group=f"g{n % 200}", priority=0).prepare(n) for n in range(2_000)])
+    last = await work.options(group="last").submit(0)
+    why = await last.explain()
+    assert (why.ahead, why.ahead_is_exact) == (20, False)
+    assert sum(visited) <= 20, visited
 
 
 async def test_tasks_whose_age_differs_from_their_place_are_read_up_to_a_limit(

@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 from taskmill import Schedule, TaskNotFound
 from taskmill.cli import output, tables, text
 from taskmill.cli.output import DONE, REFUSED, WRONG, Refusal
-from taskmill.cli.store_file import VARIABLE, chosen_file, dispatcher_of, looking, opened
+from taskmill.cli.store_file import VARIABLE, chosen_file, dispatcher_of, opened
 from taskmill.cron import CronExpression
+from taskmill.reading import Reader, ask
 
 HEADINGS = ["name", "runs", "last run", "outcome", "next run"]
 
@@ -31,7 +32,7 @@ def execute(arguments: argparse.Namespace) -> int:
     file, name = _split(arguments.words)
     if name is not None:
         return _run_now(chosen_file(file), name, is_json=arguments.json)
-    schedules, running = asyncio.run(_look(chosen_file(file)))
+    schedules, running = _look(chosen_file(file))
     if arguments.json:
         output.print_json([_document(schedule) for schedule in schedules])
     elif schedules:
@@ -74,10 +75,9 @@ async def _fire(file: str, name: str) -> tuple[int, str | None]:
         return id, await dispatcher_of(scheduler)
 
 
-async def _look(file: str) -> tuple[Sequence[Schedule], AbstractSet[int]]:
+def _look(file: str) -> tuple[Sequence[Schedule], AbstractSet[int]]:
     """Return the cron tasks, and the ids of all running tasks."""
-    async with looking(file) as reader:
-        snapshot = await reader.snapshot()
+    snapshot = ask(file, Reader.snapshot)
     schedules = [schedule for schedule in snapshot.schedules if schedule.cron is not None]
     return schedules, {task.id for task in snapshot.running}
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-from datetime import timedelta
 
-from taskmill import ErrorGroup, HistoryRecord, TaskRecord
 from taskmill.cli import output, quantities, tables
 from taskmill.cli.output import DONE, WRONG, Refusal
-from taskmill.cli.store_file import VARIABLE, chosen_file, chosen_file_and_id, looking
+from taskmill.cli.store_file import VARIABLE, chosen_file, chosen_file_and_id
 from taskmill.cli.views.attempt_errors import HEADINGS, LONG, NUMBERS, attempt_lines, group_rows
+from taskmill.reading import ask
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +28,7 @@ def execute(arguments: argparse.Namespace) -> int:
         if since is not None:
             raise Refusal("--since is for groups of errors; leave out the id, or --since", WRONG)
         file, id = chosen_file_and_id(words, "errors")
-        record = asyncio.run(_get(file, id))
+        record = ask(file, lambda reader: reader.get(id))
         if arguments.json:
             output.print_json(record.errors)
         elif not record.errors:
@@ -39,7 +37,7 @@ def execute(arguments: argparse.Namespace) -> int:
             for line in attempt_lines(record.errors, tracebacks=True):
                 output.say(line)
         return DONE
-    groups = asyncio.run(_groups(chosen_file(words[0] if words else None), since))
+    groups = ask(chosen_file(words[0] if words else None), lambda reader: reader.error_groups(since))
     if arguments.json:
         output.print_json(groups)
     elif not groups:
@@ -47,13 +45,3 @@ def execute(arguments: argparse.Namespace) -> int:
     else:
         tables.table(HEADINGS, group_rows(groups), numbers=NUMBERS, middle=LONG)
     return DONE
-
-
-async def _get(file: str, id: int) -> TaskRecord | HistoryRecord:
-    async with looking(file) as reader:
-        return await reader.get(id)
-
-
-async def _groups(file: str, since: timedelta | None) -> list[ErrorGroup]:
-    async with looking(file) as reader:
-        return await reader.error_groups(since)

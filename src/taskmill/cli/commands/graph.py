@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 from collections.abc import Iterator
 
 from taskmill import HistoryRecord, TaskGraph, TaskRecord
 from taskmill.cli import output, tables, text
 from taskmill.cli.output import DONE, WRONG, Refusal
-from taskmill.cli.store_file import add_file_and_ids, chosen_file_and_id, looking
+from taskmill.cli.store_file import add_file_and_ids, chosen_file_and_id
+from taskmill.reading import ask
 
 Record = TaskRecord | HistoryRecord
 
@@ -23,7 +23,7 @@ def execute(arguments: argparse.Namespace) -> int:
     file, id = chosen_file_and_id(arguments.file_and_ids, "graph")
     if arguments.limit < 0:
         raise Refusal("--limit must be at least 0", WRONG)
-    graph = asyncio.run(_graph(file, id))
+    graph = ask(file, lambda reader: reader.graph(id))
     if arguments.json:
         output.print_json(graph)
         return DONE
@@ -33,11 +33,6 @@ def execute(arguments: argparse.Namespace) -> int:
     if len(shown) < len(rows):
         output.say(f"… and {len(rows) - len(shown):,} more; --limit 0 shows all")
     return DONE
-
-
-async def _graph(file: str, id: int) -> TaskGraph:
-    async with looking(file) as reader:
-        return await reader.graph(id)
 
 
 def _rows(graph: TaskGraph, chosen: int) -> Iterator[list[str]]:

@@ -15,6 +15,7 @@ from taskmill.cli import output, quantities, tables, text
 from taskmill.cli.output import DONE, WRONG, Refusal
 from taskmill.cli.store_file import VARIABLE, chosen_file, looking, opened, shown
 from taskmill.cli.views.group_table import NUMBERS, group_table, headlines, settings
+from taskmill.reading import Reader, ask
 
 LOOK_INTERVAL = 1.0
 ACTIONS = ("set", "pause", "resume", "reset-weights")
@@ -199,7 +200,7 @@ def _subject(name: str) -> str:
 
 def _show(file: str, arguments: argparse.Namespace) -> int:
     if not arguments.watch:
-        snapshot = asyncio.run(_look(file))
+        snapshot = ask(file, Reader.snapshot)
         if arguments.json:
             output.print_json(_document(file, snapshot))
         else:
@@ -214,11 +215,6 @@ def _show(file: str, arguments: argparse.Namespace) -> int:
         # The live view has restored the terminal; print the last state so that it stays visible.
         _chosen_print()(last[0])
     return DONE
-
-
-async def _look(file: str) -> Snapshot:
-    async with looking(file) as reader:
-        return await reader.snapshot()
 
 
 async def _watch(file: str, view: _View, last: list[Snapshot]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +14,8 @@ from taskmill.cli.columns import COLUMNS, ORDERS, FoundTasks, Record
 from taskmill.cli.filters import add_filter_arguments, filters_from
 from taskmill.cli.orphans import orphans
 from taskmill.cli.output import DONE, WRONG, Refusal
-from taskmill.cli.store_file import add_file, chosen_file, looking
+from taskmill.cli.store_file import add_file, chosen_file
+from taskmill.reading import Reader, ask
 
 DEFAULT_LIMIT = 50
 NUMBERS = frozenset({"id", "took", "attempts", "retries", "parent"})
@@ -45,7 +45,7 @@ def execute(arguments: argparse.Namespace) -> int:
     ended = arguments.history or arguments.status in set(Ending)
     columns = _chosen_columns(arguments.columns, ENDED if ended else ACTIVE)
     filters |= {name: id for name in ("before", "after") if (id := getattr(arguments, name)) is not None}
-    listed = asyncio.run(_find(chosen_file(arguments.file), filters, ended=ended))
+    listed = ask(chosen_file(arguments.file), lambda reader: _find(reader, filters, ended=ended))
     if arguments.sort is not None:
         listed = listed._replace(records=sorted(listed.records, key=ORDERS[arguments.sort]))
     if arguments.json:
@@ -71,18 +71,17 @@ def _chosen_columns(given: str | None, usual: Sequence[str]) -> Sequence[str]:
     return list(dict.fromkeys(names))
 
 
-async def _find(file: str, filters: Mapping[str, Any], *, ended: bool) -> FoundTasks:
+async def _find(reader: Reader, filters: Mapping[str, Any], *, ended: bool) -> FoundTasks:
     """Read a page, and one task more to see whether there is another page."""
     limit = filters.get("limit")
     wanted: dict[str, Any] = {**filters, "limit": None if limit is None else limit + 1}
-    async with looking(file) as reader:
-        found: Sequence[Record] = await reader.history(**wanted) if ended else await reader.tasks(**wanted)
-        listed = FoundTasks(found) if limit is None or len(found) <= limit else _page(found, filters, ended=ended)
-        # Only these can lack a handler or a process, and a snapshot takes a while in a long queue.
-        if not any(record.state in ("pending", "running") for record in listed.records):
-            return listed
-        snapshot = await reader.snapshot()
-        return listed._replace(unhandled=snapshot.unhandled, left={task.id for task in orphans(snapshot)})
+    found: Sequence[Record] = await reader.history(**wanted) if ended else await reader.tasks(**wanted)
+    listed = FoundTasks(found) if limit is None or len(found) <= limit else _page(found, filters, ended=ended)
+    # Only these can lack a handler or a process, and a snapshot takes a while in a long queue.
+    if not any(record.state in ("pending", "running") for record in listed.records):
+        return listed
+    snapshot = await reader.snapshot()
+    return listed._replace(unhandled=snapshot.unhandled, left={task.id for task in orphans(snapshot)})
 
 
 def _page(found: Sequence[Record], filters: Mapping[str, Any], *, ended: bool) -> FoundTasks:

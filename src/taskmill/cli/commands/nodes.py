@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from taskmill import NodeSnapshot, Snapshot, TaskRecord
 from taskmill.cli import output, tables, text
 from taskmill.cli.output import DONE
-from taskmill.cli.store_file import add_file, chosen_file, looking, shown
+from taskmill.cli.store_file import add_file, chosen_file, shown
+from taskmill.reading import Reader, ask
 
 NO_NODE = "(none)"
 
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     file = chosen_file(arguments.file)
-    snapshot = asyncio.run(_look(file))
+    snapshot = ask(file, Reader.snapshot)
     tasks = {task.id: task for task in snapshot.running}
     if arguments.json:
         output.print_json(
@@ -34,11 +34,6 @@ def execute(arguments: argparse.Namespace) -> int:
     else:
         _print(snapshot, tasks)
     return DONE
-
-
-async def _look(file: str) -> Snapshot:
-    async with looking(file) as reader:
-        return await reader.snapshot()
 
 
 def _left_behind(snapshot: Snapshot) -> list[TaskRecord]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Sequence
 
-from taskmill import RateLimit, RateSnapshot
+from taskmill import RateLimit
 from taskmill.cli import output, quantities, tables, text
 from taskmill.cli.output import DONE, WRONG, Refusal
-from taskmill.cli.store_file import VARIABLE, chosen_file, looking, opened
+from taskmill.cli.store_file import VARIABLE, chosen_file, opened
+from taskmill.reading import Reader, ask
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +47,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _list(file: str, arguments: argparse.Namespace) -> int:
-    limits = asyncio.run(_find(file))
+    limits = ask(file, Reader.snapshot).rates
     if arguments.json:
         output.print_json(limits)
     elif not limits:
@@ -61,8 +61,3 @@ def _list(file: str, arguments: argparse.Namespace) -> int:
 async def _set(file: str, type: str, limit: RateLimit | None) -> None:
     async with opened(file) as scheduler:
         await scheduler.set_rate_limit(type, limit)
-
-
-async def _find(file: str) -> Sequence[RateSnapshot]:
-    async with looking(file) as reader:
-        return (await reader.snapshot()).rates

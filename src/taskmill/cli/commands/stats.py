@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 from collections.abc import Mapping, Sequence
 
 from taskmill import TypeStats
 from taskmill.cli import output, tables, text
 from taskmill.cli.output import DONE, REFUSED, WRONG, Refusal
-from taskmill.cli.store_file import VARIABLE, chosen_file, looking
+from taskmill.cli.store_file import VARIABLE, chosen_file
+from taskmill.reading import Reader, ask
 
 NUMBERS = frozenset({"ended", "completed", "failed", "takes"})
 
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     file, types = _order(arguments.words)
-    found = asyncio.run(_find(file, types))
+    found = ask(file, lambda reader: _find(reader, types))
     if arguments.json:
         output.print_json(found)
     unknown = [type for type, stats in found.items() if not stats.count]
@@ -51,9 +51,8 @@ def _order(given: Sequence[str]) -> tuple[str, list[str]]:
     return chosen_file(file), types
 
 
-async def _find(file: str, types: Sequence[str]) -> Mapping[str, TypeStats]:
-    async with looking(file) as reader:
-        return {type: await reader.stats(type) for type in types}
+async def _find(reader: Reader, types: Sequence[str]) -> Mapping[str, TypeStats]:
+    return {type: await reader.stats(type) for type in types}
 
 
 def _rows(found: Mapping[str, TypeStats]) -> list[list[str]]:

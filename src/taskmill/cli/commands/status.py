@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 
 from taskmill import Ending, Snapshot, Status
 from taskmill.cli import cells, output, tables, text
 from taskmill.cli.orphans import orphans, sentence
 from taskmill.cli.output import DONE
-from taskmill.cli.store_file import add_file, chosen_file, dispatcher_of, looking, shown
+from taskmill.cli.store_file import add_file, chosen_file, dispatcher_of, shown
+from taskmill.reading import Reader, ask
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     file = chosen_file(arguments.file)
-    snapshot, dispatcher = asyncio.run(_look(file))
+    snapshot, dispatcher = ask(file, _look)
     if arguments.json:
         output.print_json(
             {
@@ -41,9 +41,8 @@ def execute(arguments: argparse.Namespace) -> int:
     return DONE
 
 
-async def _look(file: str) -> tuple[Snapshot, str | None]:
-    async with looking(file) as reader:
-        return await reader.snapshot(), await dispatcher_of(reader)
+async def _look(reader: Reader) -> tuple[Snapshot, str | None]:
+    return await reader.snapshot(), await dispatcher_of(reader)
 
 
 def _chosen(snapshot: Snapshot, kinds: type[Status | Ending]) -> dict[str, int]:

@@ -30,9 +30,8 @@ from taskmill.store.postgres.connection import (
 from taskmill.store.postgres.migrate import check_schema
 from taskmill.store.postgres.session import Session
 from taskmill.store.sql.connection import Connection, one
-from taskmill.store.sql.group_commit import StoreThread
 from taskmill.store.sql.machine import readable_machine
-from taskmill.store.sql.read_side import ReadSide
+from taskmill.store.sql.read_side import CallingThread, ReadingThread, ReadSide, reading_thread
 from taskmill.store.sql.rows import View
 
 T = TypeVar("T")
@@ -50,7 +49,7 @@ class PostgresReads(ReadSide):
     """The reads of a database, in a thread and on a connection of their own."""
 
     is_cluster = True
-    _reader: StoreThread
+    _reader: ReadingThread
     _reading: Session
 
     def __init__(self, address: str, clock: Clock) -> None:
@@ -121,8 +120,12 @@ class PostgresReader(PostgresReads):
     _nodes_asked_at = float("-inf")
     _any_alive = False
 
+    def __init__(self, address: str, clock: Clock, *, in_thread: bool) -> None:
+        super().__init__(address, clock)
+        self._in_thread = in_thread
+
     async def open(self) -> None:
-        self._reader = StoreThread("taskmill-reader", self._clock)
+        self._reader = reading_thread(self._clock) if self._in_thread else CallingThread()
         try:
             self._reading = await self._reader.run(self._opened_session)
         except BaseException:

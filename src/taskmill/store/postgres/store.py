@@ -42,7 +42,7 @@ from taskmill.store.postgres.session import Session
 from taskmill.store.postgres.writer import Writer
 from taskmill.store.sql import history, inbox, ledger
 from taskmill.store.sql.connection import Connection, encoded
-from taskmill.store.sql.group_commit import StoreThread
+from taskmill.store.sql.store_thread import StoreThread
 from taskmill.store.sql.write_side import WriteSide
 
 T = TypeVar("T")

@@ -24,9 +24,11 @@ from taskmill.store.sql.connection import Connection, decode_pairs, encoded, one
 from taskmill.store.sql.statements import SQL
 
 MOST_AHEAD = 100_000
-"""The largest number of tasks ahead that is counted. Counting 100,000 entries of an index takes about 10 ms."""
+"""The largest number of tasks ahead that is counted: 100,000 take about 15 ms in a file and 100 ms on PostgreSQL."""
 MOST_LOOKED_AT = 10_000
 """How many tasks are read, one by one, in lanes that are not ordered by age."""
+FIRST_COUNTED = 16
+"""The number of spans that are counted first."""
 FOREVER = 2**62
 _END = (FOREVER, 0)
 
@@ -108,30 +110,46 @@ class _Counting:
     def count(self, spans: Iterable[_Span], most_of_group: int = FOREVER) -> int:
         """Count the tasks of some spans, at most ``most_of_group`` of each group, and add them to the total.
 
-        One round counts the same number of tasks in each span, together about as many as are missing. The next
-        round counts the spans that have more.
+        A few spans are counted first, then more and more at once: if the first ones have enough tasks, the others
+        need not be visited.
         """
         wanted = MOST_AHEAD + 1 - self.total
         if wanted <= 0 or not most_of_group:
             return 0
         spans = [span for span in spans if span.since < span.until]
-        counted = self._look_at([span for span in spans if span.depends_on_age])
-        unfinished: list[_Span] = [span for span in spans if not span.depends_on_age]
-        most, number = 0, _total(counted, most_of_group)
-        while unfinished and number < wanted:
-            most = min(most + math.ceil((wanted - number) / len(unfinished)), most_of_group)
-            rows = [(n, *span.lane, *span.in_index()) for n, span in enumerate(unfinished)]
-            for n, found in decode_pairs(one(self._connection, SQL["in_spans"], encoded(rows), most)):
-                counted[unfinished[n]] = found
-            unfinished = [span for span in unfinished if counted[span] == most < most_of_group]
-            number = _total(counted, most_of_group)
+        groups = self._look_at([span for span in spans if span.depends_on_age])
+        left = [span for span in spans if not span.depends_on_age]
+        at_once = FIRST_COUNTED
+        while left and _total(groups, most_of_group) < wanted:
+            self._count_some(left[:at_once], groups, wanted, most_of_group)
+            left = left[at_once:]
+            at_once *= 4
+        number = _total(groups, most_of_group)
         self.total += number
         return number
 
-    def _look_at(self, spans: Sequence[_Span]) -> dict[_Span, int]:
-        """Count tasks by reading them, a limited number of each lane."""
+    def _count_some(self, spans: list[_Span], groups: Counter[str], wanted: int, most_of_group: int) -> None:
+        """Add the tasks of some spans to the numbers of their groups, until enough are found.
+
+        One round counts the same number of tasks in each span, together about as many as are missing. The next
+        round counts the spans that have more.
+        """
+        most = 0
+        counted = [0] * len(spans)
+        unfinished: Sequence[int] = range(len(spans))
+        while unfinished and (missing := wanted - _total(groups, most_of_group)) > 0:
+            most = min(most + math.ceil(missing / len(unfinished)), most_of_group)
+            rows = [(n, *spans[n].lane, *spans[n].in_index()) for n in unfinished]
+            for n, found in decode_pairs(one(self._connection, SQL["in_spans"], encoded(rows), most)):
+                groups[spans[n].lane.group] += found - counted[n]
+                counted[n] = found
+            unfinished = [n for n in unfinished if counted[n] == most < most_of_group]
+
+    def _look_at(self, spans: Sequence[_Span]) -> Counter[str]:
+        """Count the tasks of each group by reading them, a limited number of each lane."""
+        groups = Counter[str]()
         if not spans:
-            return {}
+            return groups
         most = max(MOST_LOOKED_AT // len(spans), 1)
         rows = [
             (n, span.lane.group, span.lane.urgency, span.lane.type, span.since, span.until, *span.before)
@@ -139,11 +157,10 @@ class _Counting:
         ]
         looks = dict(_decode_looks(one(self._connection, SQL["in_renewed_spans"], encoded(rows), most)))
         self.is_exact = self.is_exact and all(looked < most for looked, _ in looks.values())
-        return {span: looks[n][1] for n, span in enumerate(spans)}
+        for n, span in enumerate(spans):
+            groups[span.lane.group] += looks[n][1]
+        return groups
 
 
-def _total(counted: dict[_Span, int], most_of_group: int) -> int:
-    groups = Counter[str]()
-    for span, found in counted.items():
-        groups[span.lane.group] += found
+def _total(groups: Counter[str], most_of_group: int) -> int:
     return sum(min(found, most_of_group) for found in groups.values())

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from taskmill.model.commit import Commit
+if TYPE_CHECKING:
+    from taskmill.model.commit import Commit
 
 
 class Cursor(Protocol):

@@ -7,19 +7,20 @@ start (docs/decisions/0014).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from taskmill.model.commit import Commit
 from taskmill.model.controls import NO_CHANGE, Bucket, Change, Controls, Declared, Pause, Scope, ScopeKind
-from taskmill.model.settings import RateLimit
-from taskmill.model.task import Claimed
-from taskmill.model.turn import TurnResult
 from taskmill.policy.rates import carry_over, full_at, take_for_starts
 from taskmill.policy.rules import Rules, combined, still_valid
-from taskmill.store.sql import dependencies
 from taskmill.store.sql.connection import Connection, decode_pairs, encoded, one
 from taskmill.store.sql.statements import SQL
+
+if TYPE_CHECKING:
+    from taskmill.model.settings import RateLimit
+    from taskmill.model.task import Claimed
+    from taskmill.model.turn import TurnResult
 
 
 class _Row(msgspec.Struct, array_like=True):
@@ -162,12 +163,3 @@ def take_from(
 def away(connection: Connection) -> list[tuple[int, int]]:
     """Return ``(id, cause)`` of preempted tasks."""
     return decode_pairs(one(connection, SQL["preempted"]))
-
-
-def set_priority(connection: Connection, id: int, priority: int) -> Commit | None:
-    commit = Commit()
-    if not connection.execute(SQL["set_priority"], (id, priority)).rowcount:
-        return None
-    dependencies.reckon(connection, [id], commit)
-    commit.reordered = True
-    return commit

@@ -1,4 +1,4 @@
-"""Counting active tasks by group, type and status, as their records show them now."""
+"""Counting active tasks by group, type and status, as their records show them now, and finding each group's next."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections import Counter
 import msgspec
 
 from taskmill.model.status import Ending, Status
+from taskmill.policy.aging import effective_priority
+from taskmill.policy.paused_time import paused_ms, pauses_of
 from taskmill.policy.rules import Rules
 from taskmill.store.sql import expired
 from taskmill.store.sql.connection import Connection, one
@@ -14,6 +16,7 @@ from taskmill.store.sql.rows import View
 from taskmill.store.sql.statements import SQL
 
 _decode_pairs = msgspec.json.Decoder(list[tuple[str, str, int]]).decode
+_decode_heads = msgspec.json.Decoder(list[tuple[str, str, int, int, int | None]]).decode
 _decode_load = msgspec.json.Decoder(list[tuple[str, str, str, int]]).decode
 
 
@@ -63,3 +66,14 @@ def _expired(connection: Connection, view: View) -> list[tuple[str, str, str, in
         return []
     text, moments = expired.at_present(connection.text(SQL["expired_load"]), view)
     return _decode_load(one(connection, text, *moments))
+
+
+def next_priorities(connection: Connection, rules: Rules, now: int) -> dict[str, int]:
+    """Return the effective priority of the task that each group would start next."""
+    lanes = one(connection, SQL["lanes"])
+    found: dict[str, int] = {}
+    for group, type, urgency, aged_from, paused_at in _decode_heads(one(connection, SQL["heads"], lanes)):
+        paused = paused_ms(pauses_of(rules, group, type, paused_at), aged_from, now)
+        effective = effective_priority(rules.declared.aging, urgency, now - aged_from - paused)
+        found[group] = min(found.get(group, effective), effective)
+    return found

@@ -20,36 +20,15 @@ from taskmill.model.task import Claimed
 from taskmill.model.turn import Judged
 from taskmill.policy.cron import decisions
 from taskmill.policy.verdicts import is_crash
-from taskmill.store.sql.connection import Connection, encoded, one
+from taskmill.store.sql.connection import Connection, encoded
 from taskmill.store.sql.rows import EndingRow
+from taskmill.store.sql.schedules import cron_rows, read_cron
 from taskmill.store.sql.statements import SQL
-
-
-class _StoredRow(msgspec.Struct, array_like=True):
-    state: CronState
-    type: str
-    task_id: int | None
-    runs: int
-
-
-_decode_rows = msgspec.json.Decoder(list[_StoredRow]).decode
-
-
-def rows(connection: Connection, names: Sequence[str] | None = None) -> list[CronRow]:
-    """Return the named cron tasks, or all, in the order of declaration."""
-    if names is None:
-        return _read(connection, "all_cron")
-    return _read(connection, "cron_named", encoded(names))
 
 
 def _rows_of(connection: Connection, ids: Iterable[int]) -> list[CronRow]:
     """Return the cron tasks whose current firing is one of these tasks."""
-    return _read(connection, "cron_of_tasks", encoded(list(ids)))
-
-
-def _read(connection: Connection, statement: str, *parameters: str) -> list[CronRow]:
-    found = _decode_rows(one(connection, SQL[statement], *parameters))
-    return [CronRow(row.state, row.type, row.task_id, row.runs) for row in found]
+    return read_cron(connection, "cron_of_tasks", encoded(list(ids)))
 
 
 def write(connection: Connection, changed: Sequence[tuple[CronState, int | None]], *, fired: bool = False) -> None:
@@ -147,7 +126,7 @@ def follow(connection: Connection, endings: Iterable[EndingRow], now: int, commi
 
 def rejoin(connection: Connection, id: int, name: str | None, now: int) -> None:
     """Make a revived dead letter a firing of its cron task again, so that it never overlaps with another firing."""
-    found = [] if name is None else rows(connection, [name])
+    found = [] if name is None else cron_rows(connection, [name])
     if not found:
         return
     (row,) = found
@@ -161,7 +140,7 @@ def rejoin(connection: Connection, id: int, name: str | None, now: int) -> None:
 def rewind(connection: Connection, now: int, step: int) -> None:
     """Adjust all states after the wall clock was set back by ``step`` ms, to ``now``."""
     changed: list[tuple[CronState, int | None]] = []
-    for row in rows(connection):
+    for row in cron_rows(connection):
         state = decisions.rewound(row.state, now, step)
         if state != row.state:
             changed.append((state, row.task_id))

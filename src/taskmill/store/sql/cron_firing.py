@@ -26,6 +26,7 @@ from taskmill.store.sql import cluster, cron, dependencies, families, inbox
 from taskmill.store.sql.connection import Connection, decode_ids, encoded, one
 from taskmill.store.sql.endings import end_tasks
 from taskmill.store.sql.rows import EndingRow
+from taskmill.store.sql.schedules import cron_rows
 from taskmill.store.sql.statements import SQL
 
 
@@ -62,7 +63,7 @@ def begin(connection: Connection, declared: Sequence[CronDeclaration], now: int,
     """
     if not declared and cluster.others(connection):
         return CronBeginning((), Difference(), Commit())
-    stored = {row.state.name: row for row in cron.rows(connection)}
+    stored = {row.state.name: row for row in cron_rows(connection)}
     active = _active(connection, stored.values())
     under_way = {name for name, row in stored.items() if row.state.is_running and row.task_id in active}
     before = {name: _at_rest(row, active, under_way) for name, row in stored.items()}
@@ -151,7 +152,7 @@ def fire(connection: Connection, occasions: Sequence[Occasion], now: int, zone: 
     The states of tasks that are not due are returned unchanged. A task that is due but whose running firing must end
     first is left out: that ending reports its state.
     """
-    stored = {row.state.name: row for row in cron.rows(connection, [each.name for each in occasions])}
+    stored = {row.state.name: row for row in cron_rows(connection, [each.name for each in occasions])}
     active = _active(connection, stored.values())
     chosen: list[_Chosen] = []
     states: list[CronState] = []
@@ -174,7 +175,7 @@ def fire(connection: Connection, occasions: Sequence[Occasion], now: int, zone: 
 def run(connection: Connection, name: str, task: NewTask, now: int) -> tuple[Fired, Commit]:
     """Fire a cron task beside its schedule. The new firing replaces one that waits for a retry."""
     connection.be_alone()
-    stored = cron.rows(connection, [name])
+    stored = cron_rows(connection, [name])
     if not stored:
         raise TaskNotFound(f"no cron task is named {name!r}; a scheduler stores its list when it starts to dispatch")
     (row,) = stored

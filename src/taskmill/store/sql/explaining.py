@@ -1,4 +1,4 @@
-"""Reading what ``explain`` and ``snapshot`` need: why a task waits, and which task each group would start next."""
+"""Reading what ``explain`` needs: why a task waits."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from taskmill.model.explanation import Situation, Surroundings
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.status import Ending, Status
 from taskmill.model.task import Crossing, Described
-from taskmill.policy.aging import effective_priority
 from taskmill.policy.io_room import expected_io
-from taskmill.policy.paused_time import paused_ms, pauses_of
 from taskmill.policy.rules import Rules
 from taskmill.store.sql import counting, machine
 from taskmill.store.sql.ahead import Ahead, count_ahead
@@ -30,7 +28,6 @@ _ENDINGS_OF_ATTEMPTS = tuple(end for end in Ending if end not in (Ending.EXPIRED
 _Recent = tuple[int, Instant | None, Instant | None]
 _decode_situation = msgspec.json.Decoder(Situation, strict=False).decode
 _decode_following = msgspec.json.Decoder(list[int | None]).decode
-_decode_heads = msgspec.json.Decoder(list[tuple[str, str, int, int, int | None]]).decode
 
 
 def situation(connection: Connection, id: int, rules: Rules, now: int) -> tuple[Situation, Surroundings] | None:
@@ -68,17 +65,6 @@ def _recent_endings(connection: Connection, group: str | None) -> _Recent:
     spanned = f"SELECT count(*), min(ended_at), max(ended_at) FROM ({query}) AS recent"  # noqa: S608 - fixed fragments
     recent: _Recent = msgspec.convert(connection.execute(spanned, parameters).fetchone(), _Recent)
     return recent
-
-
-def next_priorities(connection: Connection, rules: Rules, now: int) -> dict[str, int]:
-    """Return the effective priority of the task that each group would start next."""
-    lanes = one(connection, SQL["lanes"])
-    found: dict[str, int] = {}
-    for group, type, urgency, aged_from, paused_at in _decode_heads(one(connection, SQL["heads"], lanes)):
-        paused = paused_ms(pauses_of(rules, group, type, paused_at), aged_from, now)
-        effective = effective_priority(rules.declared.aging, urgency, now - aged_from - paused)
-        found[group] = min(found.get(group, effective), effective)
-    return found
 
 
 def crossings(connection: Connection, wanted: Sequence[Crossing]) -> tuple[list[Described], list[int | None]]:

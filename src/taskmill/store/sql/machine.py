@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from taskmill.errors import ConfigError
-from taskmill.model.attempt import End, Wait
 from taskmill.model.machine import Machine, MovedIo
 from taskmill.model.status import Ending
-from taskmill.model.turn import Judged
 from taskmill.store.sql.connection import Connection, encoded, one
 from taskmill.store.sql.statements import SQL
+
+if TYPE_CHECKING:
+    from taskmill.model.turn import Judged
 
 _decode_moved = msgspec.json.Decoder(list[MovedIo]).decode
 _decode_machine = msgspec.json.Decoder(Machine).decode
@@ -37,6 +39,9 @@ def learn_io(connection: Connection, judged: Sequence[Judged], lost: Container[t
 
 
 def _succeeded(judged: Judged) -> bool:
+    # Imported here, because a command that only reads judges no attempt.
+    from taskmill.model.attempt import End, Wait
+
     match judged.verdict:
         case End(Ending.COMPLETED) | Wait():
             return True

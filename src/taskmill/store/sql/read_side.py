@@ -4,38 +4,63 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
-from taskmill.model.browsing import Kept, PageRequest, SpanOfHistory, SuggestField, TaskPage
-from taskmill.model.cluster import NodeAtWork, WorkElsewhere
 from taskmill.model.controls import Controls, Declared
 from taskmill.model.explanation import GroupLoad, Situation, Surroundings
 from taskmill.model.filters import Filters
 from taskmill.model.machine import UNSEEN, Machine, MovedIo, NodeMachine
-from taskmill.model.queue_state import PastTask, WholeQueue
-from taskmill.model.records import ErrorGroup, HistoryRecord, TaskGraph, TaskRecord, TypeStats
-from taskmill.model.snapshot import Schedule
 from taskmill.model.status import Ending, Status
-from taskmill.model.task import Crossing, Described
 from taskmill.policy.rules import Rules, declared_here
 from taskmill.store import sql
 from taskmill.store.sql import controls, counting, reading
 from taskmill.store.sql.connection import Connection, one
 from taskmill.store.sql.locating import Locating
 from taskmill.store.sql.rows import View
-from taskmill.store.sql.schedules import schedules
+from taskmill.store.sql.schedules import cron_rows, schedules
 from taskmill.store.sql.statements import SQL
 
 if TYPE_CHECKING:
     from taskmill.core.cron_port import CronRow
     from taskmill.core.ports import Clock
+    from taskmill.model.browsing import Kept, PageRequest, SpanOfHistory, SuggestField, TaskPage
+    from taskmill.model.cluster import NodeAtWork, WorkElsewhere
+    from taskmill.model.queue_state import PastTask, WholeQueue
+    from taskmill.model.records import ErrorGroup, HistoryRecord, TaskGraph, TaskRecord, TypeStats
+    from taskmill.model.snapshot import Schedule
+    from taskmill.model.task import Crossing, Described
 
 T = TypeVar("T")
 
 _decode_names = msgspec.json.Decoder(frozenset[str]).decode
 _decode_types = msgspec.json.Decoder(dict[str, str]).decode
+
+
+class ReadingThread(Protocol):
+    """The thread in which a store is read."""
+
+    async def run(self, function: Callable[[], T], /) -> T: ...
+    async def close(self) -> None: ...
+
+
+class CallingThread:
+    """Runs the reads of a program that has nothing else to do, and no event loop, in the thread that asks."""
+
+    async def run(self, function: Callable[[], T], /) -> T:
+        return function()
+
+    async def close(self) -> None:
+        """Do nothing: no thread was started."""
+
+
+def reading_thread(clock: Clock) -> ReadingThread:
+    """Return a thread of its own for the reads of a store."""
+    # Imported here, because it needs asyncio, which takes longer to load than a short answer to find.
+    from taskmill.store.sql.store_thread import StoreThread
+
+    return StoreThread("taskmill-reader", clock)
 
 
 class ReadSide(Locating):
@@ -104,7 +129,7 @@ class ReadSide(Locating):
             return GroupLoad(
                 running,
                 waiting,
-                sql.explaining.next_priorities(connection, view.rules, view.now),
+                counting.next_priorities(connection, view.rules, view.now),
                 controls.read(connection),
             )
 
@@ -134,7 +159,7 @@ class ReadSide(Locating):
         return await self._read(schedules)
 
     async def cron_rows(self, names: Sequence[str] | None = None) -> list[CronRow]:
-        return await self._read(lambda connection: sql.cron.rows(connection, names))
+        return await self._read(lambda connection: cron_rows(connection, names))
 
     async def tasks(self, filters: Filters) -> list[TaskRecord]:
         return await self._view(lambda connection, view: reading.tasks(connection, view, filters))

@@ -28,6 +28,7 @@ from taskmill.store.sql import (
     cron,
     cron_firing,
     damage,
+    dependencies,
     history,
     inbox,
     ledger,
@@ -38,9 +39,10 @@ from taskmill.store.sql import (
 )
 from taskmill.store.sql.connection import Connection, encoded
 from taskmill.store.sql.endings import just_ends
-from taskmill.store.sql.group_commit import Asked, GroupCommit, fail, succeed
+from taskmill.store.sql.group_commit import Asked, GroupCommit
 from taskmill.store.sql.locating import Locating
 from taskmill.store.sql.statements import SQL
+from taskmill.store.sql.store_thread import fail, succeed
 
 T = TypeVar("T")
 
@@ -270,7 +272,7 @@ class WriteSide(Locating):
         return await self._write(paused_time.bite, paused_time.BITE, durable=False)
 
     async def set_priority(self, id: int, priority: int) -> Commit | None:
-        return await self._write(lambda connection: controls.set_priority(connection, id, priority))
+        return await self._write(lambda connection: dependencies.set_priority(connection, id, priority))
 
     async def note_begun(self, begun: Sequence[tuple[int, int, int]]) -> None:
         await self._write(lambda connection: connection.execute(SQL["note_begun"], (encoded(begun),)).rowcount)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import random
 import time
 from collections.abc import Generator
 from pathlib import Path
@@ -20,8 +19,6 @@ from typing import TYPE_CHECKING, Literal
 
 from taskmill.errors import StoreBusy, StoreCorrupt, StoreError, StoreLost
 from taskmill.store.moving.marks import SEALED, told_by_seal
-
-_chance = random.Random()  # noqa: S311 - jitter. The program may have seeded the module's own generator.
 
 if TYPE_CHECKING:
     import sqlite3
@@ -151,7 +148,10 @@ def _write_ahead_mode(connection: Connection) -> str:
         except sqlite3.Error as wrong:
             if not is_busy(wrong) or time.monotonic() > give_up_at:
                 raise
-            time.sleep(_chance.uniform(0, 0.01))
+            # Imported here, because it is rare. The program may have seeded the module's own generator.
+            from random import SystemRandom
+
+            time.sleep(SystemRandom().uniform(0, 0.01))
         else:
             return mode
 

@@ -17,7 +17,8 @@ from typing import Any
 from taskmill.core.logs import logger
 from taskmill.core.ports import Clock, StoreCounters
 from taskmill.errors import StoreError, StoreLost
-from taskmill.store.sql.group_commit import StoreThread, guarded
+from taskmill.store.sql.group_commit import guarded
+from taskmill.store.sql.store_thread import StoreThread
 from taskmill.store.sqlite.log import LogFile
 
 SYNC_AT_LATEST = 0.05

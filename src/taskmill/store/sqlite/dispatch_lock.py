@@ -19,7 +19,6 @@ dispatcher finds which prefetched tasks the dead one had begun.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import struct
@@ -244,6 +243,9 @@ def _header(data: bytes) -> tuple[str, int | None]:
 
 
 async def _lock_exclusively(descriptor: int, path: str) -> None:
+    # Imported here, because a command that only asks which process dispatches has no event loop.
+    import asyncio
+
     tries = round(PATIENCE / RETRY_AFTER)
     for _ in range(tries):
         if _try_lock(descriptor, shared=False):

@@ -14,7 +14,6 @@ import contextlib
 import functools
 from pathlib import Path
 
-from taskmill.core.logs import logger
 from taskmill.errors import InvalidState, SchemaTooNew, StoreCorrupt, StoreError
 from taskmill.store.sql.statements import numbered_migrations
 from taskmill.store.sqlite.connection import MEMORY, Connection, complete_statement, connect, connect_plainly
@@ -84,6 +83,7 @@ def _keep_copy(path: str, before: int) -> None:
     # Imported here, because only an upgrade needs them.
     import glob
 
+    from taskmill.core.logs import logger
     from taskmill.store.sqlite.backup import back_up
 
     name = f"{path}.before-schema-{NEWEST_VERSION}.bak"

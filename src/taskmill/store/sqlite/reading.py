@@ -20,8 +20,7 @@ from taskmill.store import sql
 from taskmill.store.moving.marks import READ as READ_MARKS
 from taskmill.store.moving.marks import check_not_sealed
 from taskmill.store.sql.connection import Connection as AnyConnection
-from taskmill.store.sql.group_commit import StoreThread
-from taskmill.store.sql.read_side import ReadSide
+from taskmill.store.sql.read_side import CallingThread, ReadingThread, ReadSide, reading_thread
 from taskmill.store.sql.rows import View
 from taskmill.store.sqlite.connection import (
     MEMORY,
@@ -49,7 +48,7 @@ class FileReads(ReadSide):
     is_cluster = False
     is_shared = True
     """True if other processes can open it: it is not in memory."""
-    _reader: StoreThread
+    _reader: ReadingThread
     _reading_session: Session
     _all_open: ClassVar[WeakSet[FileReads]] = WeakSet()
     _opened_in = 0
@@ -125,13 +124,14 @@ class FileReads(ReadSide):
 class FileReader(FileReads):
     """A database file that is open for reading only."""
 
-    def __init__(self, path: str, clock: Clock) -> None:
+    def __init__(self, path: str, clock: Clock, *, in_thread: bool) -> None:
         self.name = path
         self._clock = clock
+        self._in_thread = in_thread
 
     async def open(self) -> None:
         self.refuse_inherited_file()
-        self._reader = StoreThread("taskmill-reader", self._clock)
+        self._reader = reading_thread(self._clock) if self._in_thread else CallingThread()
         try:
             self._reading_session = Session(await self._reader.run(self._connect))
         except BaseException:

@@ -13,13 +13,15 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from taskmill.errors import StoreError
-from taskmill.model.commit import Commit
-from taskmill.store.sql.connection import Cursor
 from taskmill.store.sql.statements import SQL, Positional, load, positional
-from taskmill.store.sqlite.connection import Connection
+
+if TYPE_CHECKING:
+    from taskmill.model.commit import Commit
+    from taskmill.store.sql.connection import Cursor
+    from taskmill.store.sqlite.connection import Connection
 
 _LONGEST = 20
 """Number of digits of the largest possible id."""

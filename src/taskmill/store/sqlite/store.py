@@ -20,9 +20,9 @@ from taskmill.store.moving.marks import check_not_sealed
 from taskmill.store.sql import inbox, ledger, recovering
 from taskmill.store.sql.connection import Connection as AnyConnection
 from taskmill.store.sql.connection import encoded
-from taskmill.store.sql.group_commit import StoreThread
 from taskmill.store.sql.rows import View
 from taskmill.store.sql.statements import SQL
+from taskmill.store.sql.store_thread import StoreThread
 from taskmill.store.sql.write_side import WriteSide
 from taskmill.store.sqlite.connection import (
     MEMORY,

@@ -15,6 +15,7 @@ WHERE t.id = $1::bigint;
 -- name: in_spans
 -- Count the waiting tasks in each given span of a lane, at most $2 of each; return [n, count]. A span begins after the
 -- time "since" and ends before the place (end_at, end_place). The rows of $1 are unpacked once, not once per task.
+-- No place is before place 0, so the index is not searched for it.
 WITH span AS MATERIALIZED (
     SELECT * FROM rows($1,
         n bigint, group_name text, urgency smallint, type text, renewed boolean, since bigint, end_at bigint,
@@ -30,7 +31,7 @@ SELECT json_list(json_row(span.n, (SELECT count(*) FROM (
     SELECT 1 FROM taskmill_task
     WHERE status = 'pending' AND stop IS NULL AND group_name = span.group_name AND urgency = span.urgency
         AND type = span.type AND (renewed_at IS NOT NULL) = span.renewed
-        AND queued_at = span.end_at AND {place} < span.end_place
+        AND queued_at = span.end_at AND {place} < span.end_place AND span.end_place > 0
     LIMIT $2::bigint
 ) AS found)))
 FROM span;

@@ -62,17 +62,10 @@ json_row(
     id, group_name, type, status, created_at, queued_at, renewed_at, paused_at, expires_at, {clock_from}, {budget},
     {place});
 
--- name: following_group
--- The group of the lane "following".
--- sqlite: in a damaged file the index may disagree with the table and lead back to an earlier lane. Then this is NULL,
--- and the recursion ends there.
-CASE WHEN (following.group_name, following.urgency, following.type, following.renewed_at IS NOT NULL)
-            > (lane.group_name, lane.urgency, lane.type, lane.renewed) THEN following.group_name END;
--- postgres:
-following.group_name;
-
 -- name: every_lane
 -- Recursive CTE: every lane that has waiting tasks, found by skipping through the index.
+-- sqlite: it cannot skip to the next row value, so the next lane is looked up column by column. In a damaged file the
+-- index may disagree with the table and lead back to an earlier lane. Then the group is NULL, and the recursion ends.
 lane (group_name, urgency, type, renewed) AS (
     SELECT first.group_name, first.urgency, first.type, first.renewed_at IS NOT NULL FROM (
         SELECT group_name, urgency, type, renewed_at FROM taskmill_task
@@ -80,7 +73,10 @@ lane (group_name, urgency, type, renewed) AS (
         ORDER BY group_name, urgency, type, (renewed_at IS NOT NULL) LIMIT 1
     ) AS first
     UNION ALL
-    SELECT {following_group}, following.urgency, following.type, following.renewed_at IS NOT NULL
+    SELECT
+        CASE WHEN (following.group_name, following.urgency, following.type, following.renewed_at IS NOT NULL)
+            > (lane.group_name, lane.urgency, lane.type, lane.renewed) THEN following.group_name END,
+        following.urgency, following.type, following.renewed_at IS NOT NULL
     FROM lane
     JOIN taskmill_task AS following ON following.id = coalesce(
         (
@@ -106,6 +102,22 @@ lane (group_name, urgency, type, renewed) AS (
             ORDER BY group_name, urgency, type, (renewed_at IS NOT NULL) LIMIT 1
         )
     )
+);
+-- postgres:
+lane (group_name, urgency, type, renewed) AS (
+    (
+        SELECT group_name, urgency, type, renewed_at IS NOT NULL FROM taskmill_task
+        WHERE status = 'pending' AND stop IS NULL
+        ORDER BY group_name, urgency, type, (renewed_at IS NOT NULL) LIMIT 1
+    )
+    UNION ALL
+    SELECT following.* FROM lane CROSS JOIN LATERAL (
+        SELECT group_name, urgency, type, renewed_at IS NOT NULL FROM taskmill_task
+        WHERE status = 'pending' AND stop IS NULL
+            AND (group_name, urgency, type, (renewed_at IS NOT NULL))
+                > (lane.group_name, lane.urgency, lane.type, lane.renewed)
+        ORDER BY group_name, urgency, type, (renewed_at IS NOT NULL) LIMIT 1
+    ) AS following
 );
 
 -- name: lanes_found

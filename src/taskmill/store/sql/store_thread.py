@@ -1,0 +1,90 @@
+"""The thread that runs the slow work of a store, such as a large transaction, beside the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from taskmill.core.ports import Clock
+
+T = TypeVar("T")
+Done = Callable[[Any, BaseException | None], None]
+_Work = tuple[Callable[[], Any], Done, asyncio.AbstractEventLoop]
+
+
+class StoreThread:
+    """A daemon thread that runs one function at a time for the event loop; it starts with its first call.
+
+    It reports work to the clock, so that a manual clock waits for it.
+    """
+
+    def __init__(self, name: str, clock: Clock) -> None:
+        self._name = name
+        self._clock = clock
+        self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def start(self, function: Callable[[], Any], done: Done) -> None:
+        """Run ``function`` in the thread, then call ``done`` on the loop with its result or exception."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
+            self._thread.start()
+        self._clock.work_begins()
+        self._work.put((function, done, asyncio.get_running_loop()))
+
+    async def run(self, function: Callable[[], T]) -> T:
+        """Run ``function`` in the thread and return its result. Cancelling the caller does not stop the function."""
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def done(result: Any, wrong: BaseException | None) -> None:
+            if wrong is None:
+                succeed(answer, result)
+            else:
+                fail(answer, wrong)
+
+        self.start(function, done)
+        return await answer
+
+    def _serve(self) -> None:
+        while (work := self._work.get()) is not None:
+            self._run(*work)
+
+    def _run(self, function: Callable[[], Any], done: Done, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            result, wrong = function(), None
+        except BaseException as raised:  # noqa: BLE001 - it is passed to the caller
+            result, wrong = None, raised
+        # The loop may have been closed in the meantime.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._ended, done, result, wrong)
+
+    def _ended(self, done: Done, result: Any, wrong: BaseException | None) -> None:
+        self._clock.work_ends()
+        done(result, wrong)
+
+    async def close(self) -> None:
+        thread = self._thread
+        if thread is not None:
+            finished = asyncio.Event()
+            self.start(lambda: None, lambda _result, _wrong: finished.set())
+            self._work.put(None)
+            self._thread = None
+            await finished.wait()
+            thread.join()
+
+
+def succeed(answer: asyncio.Future[T], result: T) -> None:
+    """Give a caller its result, unless it was cancelled."""
+    if not answer.done():
+        answer.set_result(result)
+
+
+def fail(answer: asyncio.Future[Any], wrong: BaseException) -> None:
+    """Give a caller the error, unless it was cancelled."""
+    if not answer.done():
+        answer.set_exception(wrong)
