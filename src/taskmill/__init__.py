@@ -1,6 +1,7 @@
 """taskmill: an embedded, durable task scheduler on SQLite or PostgreSQL.
 
 A name is imported with its module when it is first used: a command that only reads a store does not load the scheduler.
+So are the public modules: after ``import taskmill``, ``taskmill.blocking.Scheduler`` can be used.
 """
 
 from importlib import import_module
@@ -29,6 +30,18 @@ from taskmill.errors import (
 )
 
 if TYPE_CHECKING:
+    from taskmill import asgi as asgi
+    from taskmill import backup as backup
+    from taskmill import blocking as blocking
+    from taskmill import cron as cron
+    from taskmill import doctor as doctor
+    from taskmill import events as events
+    from taskmill import metrics as metrics
+    from taskmill import moving as moving
+    from taskmill import pressure as pressure
+    from taskmill import reading as reading
+    from taskmill import testing as testing
+    from taskmill import web as web
     from taskmill.define.context import Context
     from taskmill.define.current import TaskLogFilter, current_task
     from taskmill.define.domain import Domain
@@ -84,15 +97,31 @@ else:
         "scheduler": "Scheduler",
     }
     _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
+    _PUBLIC_MODULES = {
+        "asgi",
+        "backup",
+        "blocking",
+        "cron",
+        "doctor",
+        "events",
+        "metrics",
+        "moving",
+        "pressure",
+        "reading",
+        "testing",
+        "web",
+    }
 
     def __getattr__(name: str) -> object:
+        if name in _PUBLIC_MODULES:
+            return import_module(f"taskmill.{name}")
         if name not in _MODULE_OF:
             raise AttributeError(f"module 'taskmill' has no attribute {name!r}")
         value = globals()[name] = getattr(import_module(f"taskmill.{_MODULE_OF[name]}"), name)
         return value
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+        return sorted({*globals(), *__all__, *_PUBLIC_MODULES})
 
 
 __all__ = [

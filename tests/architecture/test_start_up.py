@@ -128,7 +128,18 @@ def test_type_checkers_and_programs_import_the_same_names_from_the_same_modules(
     (block,) = [node for node in ast.parse((PACKAGE / "__init__.py").read_text()).body if isinstance(node, ast.If)]
     checked = {name.name: node.module for node in block.body if isinstance(node, ast.ImportFrom) for name in node.names}
     used = {name: f"taskmill.{module}" for name, module in vars(taskmill)["_MODULE_OF"].items()}
+    used |= dict.fromkeys(vars(taskmill)["_PUBLIC_MODULES"], "taskmill")
     assert checked == used
+
+
+def test_public_modules_can_be_used_after_import_taskmill_and_load_only_then() -> None:
+    assert "taskmill.blocking" not in imported_by("import taskmill")
+    imported_by("import taskmill; taskmill.blocking.Scheduler, taskmill.cron.Cron, taskmill.events.TaskCompleted")
+
+
+def test_every_module_beside_the_scheduler_is_public() -> None:
+    modules = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__", "__main__", "errors", "handle", "scheduler"}
+    assert vars(taskmill)["_PUBLIC_MODULES"] == {*modules, "testing", "web"}
 
 
 def test_the_search_for_heavy_modules_finds_them() -> None:

@@ -234,8 +234,7 @@ class Registry:
             if key is True:
                 key = arguments_digest({**settings["payload"], **submission.payload})
         links = None
-        cancels = settings["on_parent_expiry"] == OnParentExpiry.CANCEL
-        if spawning or cancels or not options.keys().isdisjoint(TIES):
+        if spawning or settings["on_parent_expiry"] == OnParentExpiry.CANCEL or not options.keys().isdisjoint(TIES):
             has_own_ttl = settings["has_own_ttl"] if registered is None else registered.has_own_ttl
             links = _links(settings, options, has_own_ttl=has_own_ttl, spawning=spawning)
         return _new_task(submission.type, key, payload, settings, options, links, now)
