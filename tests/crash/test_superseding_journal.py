@@ -20,7 +20,7 @@ from tests.crash.intervals import Trial, Witnesses
 from tests.crash.journal import JournalReader
 from tests.crash.points import POINTS
 
-OPERATIONS = max(3_200, 100 * rounds_or(0))
+OPERATIONS = max(1_200, 100 * rounds_or(0))
 """How many times the rivals ask for something, at least; the long run asks for many more."""
 RIVALS = 3
 
