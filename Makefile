@@ -7,8 +7,9 @@ INSTALLED := $(VENV)/.installed
 DEMO := .venv-demo
 DOCS_INSTALLED := $(VENV)/.installed-docs
 WORKERS ?= auto
+REPEAT ?= 10
 
-.PHONY: demo test versions check bench rivals crash cluster docs pictures clean help
+.PHONY: demo test versions laws check bench rivals crash cluster docs pictures clean help
 
 help:           ## show the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -53,6 +54,11 @@ check: $(INSTALLED)   ## lint, formatting and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pyright --pythonpath $(BIN)/python
+
+# The laws are in the files that draw examples with Hypothesis or take their seeds from tests/repetition.py.
+laws: $(INSTALLED)    ## the long run of the laws with random choices: REPEAT=10 times as many seeds and examples
+	TASKMILL_REPEAT=$(REPEAT) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --timeout 3600 tests/store/test_contract.py \
+		$$(grep -rl --include='test_*.py' -e 'from tests.repetition' -e 'from hypothesis' tests)
 
 crash: $(INSTALLED)   ## the long run of the crash harness: at least 300 rounds of kill -9, 300 s of a mixed workload, power cuts
 	TASKMILL_CRASH_ROUNDS=300 $(BIN)/python -m pytest tests/crash tests/power -n 0

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.both_engines import Engine, engine, pytest_generate_tests, pytest_runtest_call, schemas
 from tests.postgres.fixtures import own_server, postgres_server, postgres_store
+from tests.repetition import often
 
 __all__ = [
     "engine",
@@ -23,7 +24,9 @@ __all__ = [
     "schemas",
 ]
 
-settings.register_profile("taskmill", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "taskmill", max_examples=often(30), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("taskmill")
 
 if sys.dont_write_bytecode:

@@ -48,7 +48,7 @@ def test_the_page_is_served_until_a_signal(file: Path, number: int) -> None:
         found = re.fullmatch(r"(http://127\.0\.0\.1:\d+/)#token=([\w-]{43})", line)
         assert found is not None, line
         address, token = found.groups()
-        with httpx.Client(base_url=address, trust_env=False) as client:
+        with httpx.Client(base_url=address, verify=False, trust_env=False) as client:
             assert client.get("/").status_code == 200
             assert client.get("/api/overview").status_code == 401
             headers = {"authorization": f"Bearer {token}"}
@@ -73,7 +73,7 @@ def test_the_options_of_the_page_are_used(file: Path) -> None:
         assert program.stdout is not None
         said = json.loads(program.stdout.readline())
         assert said["link"] == f"{said['address']}#token=50%25%26more"
-        with httpx.Client(base_url=said["address"], trust_env=False) as client:
+        with httpx.Client(base_url=said["address"], verify=False, trust_env=False) as client:
             headers = {"authorization": "Bearer 50%&more", "host": "tasks.example"}
             assert client.get("/api/overview", headers=headers).status_code == 200
             assert client.post("/api/pause", headers=headers).status_code == 403
@@ -97,7 +97,7 @@ def test_the_demonstration_has_a_page_while_it_runs(tmp_path: Path) -> None:
         line = program.stderr.readline()
         found = re.search(r"(http://127\.0\.0\.1:\d+/)#token=([\w-]{43})", line)
         assert found is not None, line
-        with httpx.Client(base_url=found[1], trust_env=False) as client:
+        with httpx.Client(base_url=found[1], verify=False, trust_env=False) as client:
             overview = client.get("/api/overview", headers={"authorization": f"Bearer {found[2]}"})
             assert overview.status_code == 200
             assert overview.json()["has_dispatcher"] is True

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from taskmill import Scheduler
 from tests.acceptance.box import NUL, anything, box, put
+from tests.repetition import often
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=30)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=often(10), deadline=None)
 @given(st.lists(texts, unique=True, min_size=1, max_size=12))
 def test_keys_with_any_character_but_nul_and_surrogates_round_trip(keys: list[str]) -> None:
     async def round_trip() -> None:
@@ -28,7 +29,7 @@ def test_keys_with_any_character_but_nul_and_surrogates_round_trip(keys: list[st
     asyncio.run(round_trip())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=often(10), deadline=None)
 @given(texts, texts, st.dictionaries(texts.filter(lambda t: len(t.encode()) <= 64), texts, max_size=8))
 def test_labels_groups_and_tags_with_any_character_round_trip(label: str, group: str, tags: dict[str, str]) -> None:
     async def round_trip() -> None:

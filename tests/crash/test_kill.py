@@ -15,7 +15,7 @@ from tests.crash.children import Child, was_killed
 from tests.crash.evidence import SEED, kept_when_it_fails, rounds_or
 from tests.crash.points import POINTS, missing_places
 
-ROUNDS = rounds_or(20)
+ROUNDS = rounds_or(14)
 POISON_EVERY = 12
 LONGEST_ROUND = 8.0
 """Seconds after which a child that has not reached its named point is killed anyway."""

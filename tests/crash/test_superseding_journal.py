@@ -20,7 +20,7 @@ from tests.crash.intervals import Trial, Witnesses
 from tests.crash.journal import JournalReader
 from tests.crash.points import POINTS
 
-OPERATIONS = max(3_200, 100 * rounds_or(0))
+OPERATIONS = max(1_200, 100 * rounds_or(0))
 """The least number of operations of the rivals; the long run makes many more."""
 RIVALS = 3
 

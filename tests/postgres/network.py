@@ -31,7 +31,8 @@ class Network:
         port = self._listener.getsockname()[1]
         query = urlencode(options, doseq=True, quote_via=quote)
         self.address = f"postgresql://{parts.username}@127.0.0.1:{port}{parts.path}?{query}"
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._listening = threading.Thread(target=self._listen, daemon=True)
+        self._listening.start()
 
     def __enter__(self) -> Self:
         return self
@@ -39,6 +40,9 @@ class Network:
     def __exit__(
         self, kind: type[BaseException] | None, raised: BaseException | None, at: TracebackType | None
     ) -> None:
+        # A thread that waits in accept() keeps the port open after close(), and would take one more connection.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listening.join()
         self._listener.close()
         self.cut()
 

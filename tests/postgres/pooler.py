@@ -42,6 +42,9 @@ class Wire:
         self._end = end
         self._stream = end.makefile("rb")
 
+    def connect(self, path: str) -> None:
+        self._end.connect(path)
+
     def message(self) -> Message:
         return Message(self._exactly(1), self.startup())
 
@@ -59,9 +62,14 @@ class Wire:
     def send(self, data: bytes) -> None:
         self._end.sendall(data)
 
-    def close(self) -> None:
+    def cut(self) -> None:
+        """End the connection; a thread that reads from it finds its end."""
         with contextlib.suppress(OSError):
             self._end.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self.cut()
+        self._stream.close()
         self._end.close()
 
 
@@ -69,15 +77,18 @@ class Session:
     """A connection to the server."""
 
     def __init__(self, server: str, startup: bytes) -> None:
-        end = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        end.connect(server)
-        self.wire = Wire(end)
-        self.wire.send(struct.pack("!I", len(startup) + 4) + startup)
+        self.wire = Wire(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         self.greeting: list[Message] = []
-        while not self.greeting or self.greeting[-1].kind != b"Z":
-            self.greeting.append(self.wire.message())
-            if self.greeting[-1].kind == b"E":
-                raise ConnectionError(self.greeting[-1].body)
+        try:
+            self.wire.connect(server)
+            self.wire.send(struct.pack("!I", len(startup) + 4) + startup)
+            while not self.greeting or self.greeting[-1].kind != b"Z":
+                self.greeting.append(self.wire.message())
+                if self.greeting[-1].kind == b"E":
+                    raise ConnectionError(self.greeting[-1].body)
+        except BaseException:
+            self.wire.close()
+            raise
 
     def query(self, text: str) -> list[str]:
         """Return the first column of the result of a query."""
@@ -99,6 +110,7 @@ class Pool:
         self._size = size
         self._idle: deque[Session] = deque()
         self._made = 0
+        self._at_work: list[Session] = []
         self._changed = threading.Condition()
         self.left_behind: list[str] = []
         self.transactions = 0
@@ -110,29 +122,44 @@ class Pool:
             while True:
                 others = [session for session in self._idle if session is not last]
                 if not others and self._made < self._size:
+                    made = Session(self._server, self._startup)
                     self._made += 1
-                    return Session(self._server, self._startup)
+                    self._at_work.append(made)
+                    return made
                 if self._idle:
                     chosen = others[0] if others else self._idle[0]
                     self._idle.remove(chosen)
+                    self._at_work.append(chosen)
                     self.transactions += 1
                     self.handed_on += chosen is not last
                     return chosen
                 self._changed.wait()
 
     def give_back(self, session: Session) -> None:
-        left_behind = session.query(LEFT_BEHIND)
-        session.query("DISCARD ALL")
+        try:
+            left_behind = session.query(LEFT_BEHIND)
+            session.query("DISCARD ALL")
+        except BaseException:
+            self.throw_away(session)
+            raise
         with self._changed:
             self.left_behind += left_behind
+            self._at_work.remove(session)
             self._idle.append(session)
             self._changed.notify_all()
 
     def throw_away(self, session: Session) -> None:
-        session.wire.close()
         with self._changed:
+            self._at_work.remove(session)
+            session.wire.close()
             self._made -= 1
             self._changed.notify_all()
+
+    def cut(self) -> None:
+        """End the sessions at work; their clients find it out."""
+        with self._changed:
+            for session in self._at_work:
+                session.wire.cut()
 
     def close(self) -> None:
         with self._changed:
@@ -154,7 +181,9 @@ class Pooler:
         query = f"?options={options['options'][0].replace('=', '%3D')}" if "options" in options else "?"
         self.plain_address = f"postgresql://{parts.username}@127.0.0.1:{port}{parts.path}{query}"
         self.address = f"{self.plain_address}&notifications=off"
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._clients: list[tuple[Wire, threading.Thread]] = []
+        self._listening = threading.Thread(target=self._listen, daemon=True)
+        self._listening.start()
 
     def __enter__(self) -> Self:
         return self
@@ -162,7 +191,16 @@ class Pooler:
     def __exit__(
         self, kind: type[BaseException] | None, raised: BaseException | None, at: TracebackType | None
     ) -> None:
+        # A thread that waits in accept() keeps the port open after close(), and would take one more connection.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listening.join()
         self._listener.close()
+        for client, _ in self._clients:
+            client.cut()
+        for pool in self._pools.values():
+            pool.cut()
+        for _, serving in self._clients:
+            serving.join()
         for pool in self._pools.values():
             pool.close()
 
@@ -182,7 +220,10 @@ class Pooler:
             while True:
                 client, _ = self._listener.accept()
                 client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                threading.Thread(target=self._serve, args=(Wire(client),), daemon=True).start()
+                wire = Wire(client)
+                serving = threading.Thread(target=self._serve, args=(wire,), daemon=True)
+                self._clients.append((wire, serving))
+                serving.start()
 
     def _serve(self, client: Wire) -> None:
         with contextlib.suppress(OSError, ValueError):

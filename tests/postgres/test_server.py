@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 
 from tests.postgres import server
+from tests.postgres.network import Network
+from tests.postgres.pooler import Pooler
 from tests.postgres.server import ENVIRONMENT, shared_server
 
 USER = """
@@ -111,3 +116,18 @@ def test_the_error_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setattr(server, "WHEEL", "no_such_wheel")
     with pytest.raises(server.ServerUnavailable, match="install the extra `dev`"), shared_server(tmp_path):
         pass
+
+
+@pytest.mark.parametrize("between", [Network, Pooler])
+def test_what_stands_between_a_test_and_the_server_is_gone_after_the_test(
+    between: type[Network | Pooler], postgres_store: str
+) -> None:
+    with between(postgres_store) as opened:
+        connection = psycopg.connect(opened.address.partition("&notifications")[0], autocommit=True)
+        connection.execute("SELECT 1")
+    with contextlib.closing(connection), pytest.raises(psycopg.OperationalError):
+        connection.execute("SELECT 1")
+    port = urlsplit(opened.address).port
+    assert port is not None
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))

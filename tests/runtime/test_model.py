@@ -19,6 +19,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 from taskmill import Context, Domain, DuplicateTask, GiveUp, Retry, RetryLater, Scheduler
 from taskmill.model.records import HistoryRecord
 from taskmill.testing import ManualClock
+from tests.repetition import often
 
 DELAY = 3
 RETRIES = 2
@@ -233,5 +234,5 @@ class EngineAgainstModel(RuleBasedStateMachine):
 
 TestEngineAgainstModel = EngineAgainstModel.TestCase
 TestEngineAgainstModel.settings = settings(
-    max_examples=int(os.environ.get("TASKMILL_MODEL_PROGRAMS", "25")), stateful_step_count=30, deadline=None
+    max_examples=int(os.environ.get("TASKMILL_MODEL_PROGRAMS", often(10))), stateful_step_count=30, deadline=None
 )

@@ -49,7 +49,7 @@ async def places(store: Store, now: int) -> list[Place]:
     return (await store.turn(Turn(now=now, look=Look(survey=True)))).fronts.get(LANE, [])
 
 
-@pytest.mark.parametrize("seed", seeds(20))
+@pytest.mark.parametrize("seed", seeds(6))
 async def test_whatever_happens_between_two_bites_each_pause_counts_once(store: Store, seed: int) -> None:
     chance = random.Random(seed)
     trial = PausedTime(store, seed)

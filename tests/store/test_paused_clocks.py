@@ -36,7 +36,7 @@ async def _shown(store: SqliteStore, account: Account) -> TaskRecord:
     return record
 
 
-@pytest.mark.parametrize("seed", seeds(15))
+@pytest.mark.parametrize("seed", seeds(5))
 async def test_records_show_clocks_as_they_stand(seed: int) -> None:
     clock = _SetClock()
     store = SqliteStore(":memory:", "process", clock)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import pytest
 from playwright.sync_api import expect
@@ -13,6 +13,7 @@ import taskmill.web
 from tests.web.browser import Open, Site, fill, restore, started, upload, watch, watch_both
 from tests.web.browser_probes import BRIGHTNESS, CONTRASTS, NAMELESS, NO_POLLING, PLACES, TOO_WIDE
 
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 VIEWS = ("overview", "tasks", "groups", "schedules", "machine", "errors", "nodes", "system")
 
 # Each view
@@ -433,31 +434,35 @@ def test_the_page_names_all_of_its_modules_so_that_they_load_at_once() -> None:
     assert set(re.findall(r'"([^"]+\.js)"', (folder / "index.html").read_text(encoding="utf-8"))) == modules
 
 
-@pytest.mark.parametrize("width", [360, 800, 1440, 3840])
-def test_nothing_is_wider_than_the_window(site: Site, look: Open, width: int) -> None:
+@pytest.mark.timeout(300)
+def test_nothing_is_wider_than_the_window(site: Site, look: Open) -> None:
     ids = fill(site)
-    one = look(viewport={"width": width, "height": 900})
+    one = look()
     page = one.open(site)
-    for view in (*VIEWS, f"task/{ids['waiting']}", f"task/{ids['gone']}"):
-        one.show(view)
-        assert page.evaluate(TOO_WIDE) == [], view
+    for width in (360, 800, 1440, 3840):
+        page.set_viewport_size({"width": width, "height": 900})
+        for view in (*VIEWS, f"task/{ids['waiting']}", f"task/{ids['gone']}"):
+            one.show(view)
+            assert page.evaluate(TOO_WIDE) == [], (view, width)
 
 
 def test_the_system_chooses_between_light_and_dark(site: Site, look: Open) -> None:
-    light = look(color_scheme="light").open(site)
-    dark = look(color_scheme="dark").open(site)
-    assert light.evaluate(BRIGHTNESS) > 200
-    assert dark.evaluate(BRIGHTNESS) < 60
+    page = look(color_scheme="light").open(site)
+    assert page.evaluate(BRIGHTNESS) > 200
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate(BRIGHTNESS) < 60
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_has_contrast_aa(site: Site, look: Open, scheme: Any) -> None:
+@pytest.mark.timeout(300)
+def test_every_text_has_contrast_aa(site: Site, look: Open) -> None:
     ids = fill(site)
-    one = look(color_scheme=scheme)
+    one = look()
     page = one.open(site)
-    for view in (*VIEWS, *(f"task/{id}" for id in ids.values())):
-        one.show(view)
-        assert page.evaluate(CONTRASTS) == [], view
+    for scheme in SCHEMES:
+        page.emulate_media(color_scheme=scheme)
+        for view in (*VIEWS, *(f"task/{id}" for id in ids.values())):
+            one.show(view)
+            assert page.evaluate(CONTRASTS) == [], (view, scheme)
 
 
 def test_every_control_has_a_name_for_screen_readers(site: Site, look: Open) -> None:

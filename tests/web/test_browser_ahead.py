@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
@@ -141,29 +141,41 @@ def test_a_reader_tries_settings_and_cannot_apply_them(tmp_path: Path, look: Ope
         assert site.do(site.scheduler.snapshot()).groups["backup"].cap is None
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1280, "light"), (1280, "dark"), (360, "light")])
-def test_the_comparison_fits_is_readable_and_does_not_move_when_it_is_renewed(
-    site: Site, look: Open, width: int, scheme: Any
-) -> None:
+WINDOWS: tuple[tuple[int, Literal["light", "dark"]], ...] = (
+    (360, "dark"),
+    (1280, "light"),
+    (1280, "dark"),
+    (360, "light"),
+)
+
+
+@pytest.mark.timeout(300)
+def test_the_comparison_fits_is_readable_and_does_not_move_when_it_is_renewed(site: Site, look: Open) -> None:
     _queue(site)
     for name in ("x" * 200, "写真" * 60, EVIL):
         site.do(upload.options(group=name).submit(name))
-    one = look(viewport={"width": width, "height": 800}, color_scheme=scheme)
-    page = one.open(site, "groups")
-    dialog = _changing(page, "backup")
-    before = page.evaluate(TABLE_PLACE)
-    dialog.get_by_label("Weight").fill("7")
-    expect(dialog.locator(".what-if[aria-busy=true]")).to_be_visible()
-    assert page.evaluate(TABLE_PLACE) == before
-    _compared(dialog)
-    assert page.evaluate(TABLE_PLACE) == before
-    assert page.evaluate(TOO_WIDE) == []
-    assert page.evaluate("() => { const d = document.querySelector('dialog'); return d.scrollWidth <= d.clientWidth; }")
-    assert page.evaluate(CONTRASTS) == []
-    assert page.evaluate(NAMELESS) == []
-    expect(dialog.locator(".then-table")).to_contain_text(EVIL)
-    assert page.locator("dialog img").count() == 0
-    assert page.evaluate("() => window.pwned") is None
+    page = look().open(site, "groups")
+    for width, scheme in WINDOWS:
+        page.set_viewport_size({"width": width, "height": 800})
+        page.emulate_media(color_scheme=scheme)
+        dialog = _changing(page, "backup")
+        before = page.evaluate(TABLE_PLACE)
+        dialog.get_by_label("Weight").fill("7")
+        expect(dialog.locator(".what-if[aria-busy=true]")).to_be_visible()
+        assert page.evaluate(TABLE_PLACE) == before
+        _compared(dialog)
+        assert page.evaluate(TABLE_PLACE) == before
+        assert page.evaluate(TOO_WIDE) == []
+        assert page.evaluate(
+            "() => { const d = document.querySelector('dialog'); return d.scrollWidth <= d.clientWidth; }"
+        )
+        assert page.evaluate(CONTRASTS) == []
+        assert page.evaluate(NAMELESS) == []
+        expect(dialog.locator(".then-table")).to_contain_text(EVIL)
+        assert page.locator("dialog img").count() == 0
+        assert page.evaluate("() => window.pwned") is None
+        page.keyboard.press("Escape")
+        expect(dialog).to_have_count(0)
 
 
 TABLE_PLACE = """() => {

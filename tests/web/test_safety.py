@@ -431,7 +431,10 @@ async def test_a_page_server_serves_on_loopback_and_ends_with_its_block(tmp_path
         server = page_server(scheduler, port=0, token=TOKEN)
         assert server.link == f"{server.address}#token={TOKEN}"
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", server.address)
-        async with server.running(), httpx.AsyncClient(base_url=server.address, trust_env=False) as client:
+        async with (
+            server.running(),
+            httpx.AsyncClient(base_url=server.address, verify=False, trust_env=False) as client,
+        ):
             overview = await client.get("/api/overview", headers=BEARER)
             assert overview.status_code == 200
             assert "server" not in overview.headers

@@ -33,6 +33,7 @@ from taskmill.policy.cron.decisions import (
 )
 from tests.policy.cron.expressions import valid_texts
 from tests.policy.cron.plain_model import EPOCH, MINUTE
+from tests.repetition import often
 
 HOUR, DAY = 60 * MINUTE, 24 * 60 * MINUTE
 ZONE = ZoneInfo("Europe/Berlin")
@@ -175,7 +176,7 @@ def test_a_retry_of_nothing_is_refused() -> None:
         started(new_state("a", HOURLY, 0, NOON, ZONE), HOURLY, Due(Reason.RETRY, NOON), NOON, ZONE)
 
 
-@settings(max_examples=50)
+@settings(max_examples=often(25))
 @given(st.lists(st.integers(0, 24 * 60), min_size=1, max_size=60, unique=True))
 @example([*range(0, 34, 2), 1])
 def test_runs_are_remembered_in_stretches_and_the_oldest_gaps_are_forgotten_first(hours: list[int]) -> None:

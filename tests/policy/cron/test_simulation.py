@@ -14,6 +14,7 @@ from taskmill.policy.cron import decisions
 from tests.policy.cron.oracle import shifts_of
 from tests.policy.cron.plain_model import EPOCH, MINUTE
 from tests.policy.cron.simulation import Plan, World
+from tests.repetition import often
 
 HOUR, DAY = 60 * MINUTE, 24 * 60 * MINUTE
 ZONES = ["UTC", "Europe/Berlin", "Australia/Lord_Howe", "Pacific/Apia", "America/Havana"]
@@ -103,7 +104,7 @@ def live(world: World, declared: list[tuple[str, str, float]], program: list[Act
                 world.initialize(*declared)
 
 
-@settings(max_examples=300)
+@settings(max_examples=often(60))
 @given(beginnings(), declarations.filter(bool), plans, programs)
 def test_whatever_happens_what_starts_is_what_is_due(
     beginning: tuple[ZoneInfo, int],
@@ -119,7 +120,7 @@ def test_whatever_happens_what_starts_is_what_is_due(
         live(world, declared, program)
 
 
-@settings(max_examples=100)
+@settings(max_examples=often(30))
 @given(beginnings(), declarations.filter(bool), plans, st.lists(spans, min_size=1, max_size=6))
 def test_while_the_clock_runs_smoothly_an_idle_task_starts_on_the_dot(
     beginning: tuple[ZoneInfo, int], declared: list[tuple[str, str, float]], plans: list[Plan], passing: list[int]

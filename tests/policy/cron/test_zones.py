@@ -14,6 +14,7 @@ from taskmill import ConfigError
 from taskmill.cron import CronExpression
 from tests.policy.cron.expressions import Meaning, is_possible, valid_texts
 from tests.policy.cron.oracle import DAY, HOUR, MINUTE, SECOND, ZONES, occurrences, offset_at, shifts_of
+from tests.repetition import often
 
 NEAR = timedelta(hours=30)
 
@@ -47,7 +48,7 @@ def cases(draw: st.DrawFn) -> tuple[str, str, datetime]:
     return key, f"{minute} {hour} {day} {month} {weekday}", at
 
 
-@settings(max_examples=400)
+@settings(max_examples=often(80))
 @given(cases())
 def test_next_and_previous_are_what_looking_at_every_minute_finds(case: tuple[str, str, datetime]) -> None:
     key, text, at = case

@@ -12,6 +12,7 @@ from taskmill import Explanation, Group, RateLimit, Remedy, Scheduler
 from taskmill.reading import Reader
 from taskmill.verbs import reading
 from tests.both_engines import Engine
+from tests.repetition import often
 from tests.runtime.ahead.test_same_starts import SETTINGS, Bench
 
 
@@ -30,7 +31,7 @@ async def with_remedy(scheduler: Scheduler, chance: random.Random, starts: str) 
 @pytest.mark.parametrize("name", SETTINGS)
 async def test_every_remedy_starts_the_task_when_it_is_applied(name: str, engine: Engine) -> None:
     applied = 0
-    for seed in range(engine.fewer(8)):
+    for seed in range(engine.fewer(often(2))):
         bench, chance = Bench(**SETTINGS[name]), random.Random(f"{name} {seed}")
         async with bench.scheduler as scheduler:
             await bench.learn()

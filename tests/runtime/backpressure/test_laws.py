@@ -14,6 +14,7 @@ from taskmill.model.io_budget import AXES, LEARN, IoBudget
 from taskmill.model.machine import UNKNOWN_CAPACITY, Capacity
 from taskmill.model.task import Lane, Place
 from taskmill.policy.io_room import SHARE, WINDOW_SECONDS, IoRoom
+from tests.repetition import often
 from tests.runtime.picking.stories import (
     TYPES,
     Step,
@@ -128,7 +129,7 @@ def ready(world: World) -> list[tuple[Lane, Place]]:
     ]
 
 
-@settings(max_examples=100)
+@settings(max_examples=often(33))
 @given(declarations, fronts, machine_stories)
 def test_no_task_starts_that_waits_for_the_pressure_to_fall_or_does_not_fit(
     declared: Declared, front: int, story: list[Step]
@@ -146,7 +147,7 @@ def test_no_task_starts_that_waits_for_the_pressure_to_fall_or_does_not_fit(
             before.append(started)
 
 
-@settings(max_examples=100)
+@settings(max_examples=often(33))
 @given(declarations, fronts, machine_stories)
 def test_no_task_is_held_on_an_axis_where_it_has_no_budget_and_one_always_runs(
     declared: Declared, front: int, story: list[Step]
@@ -178,7 +179,7 @@ def test_no_task_is_held_on_an_axis_where_it_has_no_budget_and_one_always_runs(
             assert reasons, "it fits beside the running tasks and those before it"
 
 
-@settings(max_examples=75)
+@settings(max_examples=often(25))
 @given(declarations, fronts, machine_stories)
 def test_every_queue_drains_when_the_pressure_has_fallen(declared: Declared, front: int, story: list[Step]) -> None:
     world = World(declared, front_size=front)
@@ -220,7 +221,7 @@ one_group_steps = st.one_of(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=often(50))
 @given(alone, st.lists(one_group_steps, min_size=5, max_size=25))
 def test_a_picker_made_anew_would_start_nothing_that_this_one_holds_back(declared: Declared, story: list[Step]) -> None:
     """Checked in one group, where the order of the queue is the same for both."""

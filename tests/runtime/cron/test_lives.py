@@ -23,6 +23,7 @@ from tests.policy.cron.test_simulation import (
     plans,
     programs,
 )
+from tests.repetition import often
 from tests.runtime.cron.worlds import EngineWorld, PlannedWorld, Task
 
 SMALLEST_STEP = 1000
@@ -106,7 +107,7 @@ def starts_what_is_due_and_nothing_else(
     assert sorted(lived.starts) == sorted((start.at, start.name) for start in thought.starts)
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=UNHURRIED)
+@settings(max_examples=often(2), deadline=None, suppress_health_check=UNHURRIED)
 @lives
 def test_the_engine_starts_what_is_due_when_it_is_due_and_nothing_else(
     beginning: tuple[ZoneInfo, int], declared: list[Task], plans: list[Plan], program: list[Act]
@@ -115,7 +116,7 @@ def test_the_engine_starts_what_is_due_when_it_is_due_and_nothing_else(
 
 
 @pytest.mark.one_engine("many lives; a few are lived on both")
-@settings(max_examples=40, deadline=None, suppress_health_check=UNHURRIED)
+@settings(max_examples=often(12), deadline=None, suppress_health_check=UNHURRIED)
 @lives
 def test_it_does_so_in_many_lives(
     beginning: tuple[ZoneInfo, int], declared: list[Task], plans: list[Plan], program: list[Act]

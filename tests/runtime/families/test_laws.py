@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 
 from tests.both_engines import Engine
+from tests.repetition import often
 from tests.runtime.families.world import World
 
-PROGRAMS = int(os.environ.get("TASKMILL_FAMILY_PROGRAMS", "100"))
+PROGRAMS = int(os.environ.get("TASKMILL_FAMILY_PROGRAMS", often(25)))
 FIRST_SEED = int(os.environ.get("TASKMILL_FAMILY_SEED", "0"))
 
 

@@ -14,7 +14,7 @@ from taskmill.testing.plugin import SchedulerFactory
 from tests.repetition import seeds
 
 
-@pytest.mark.parametrize("seed", seeds(7))
+@pytest.mark.parametrize("seed", seeds(3))
 async def test_no_task_starts_before_one_that_is_due_and_comes_first(
     taskmill_scheduler: SchedulerFactory,
     any_store: str,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from taskmill.dispatch.front import Front, LaneFront
 from taskmill.model.task import Lane, Place
 from taskmill.policy.aging import MOST_IN_SIGHT, rank
+from tests.repetition import often
 
 pytestmark = pytest.mark.one_engine("no store is opened")
 
@@ -40,7 +41,7 @@ class Disk:
         return self.rows[lane][at : at + 1] == [place]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=often(20), deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(1, 30))
 def test_every_waiting_task_is_found_in_order(random_: random.Random, rounds: int) -> None:
     disk, front = Disk(), Front()

@@ -14,13 +14,14 @@ from taskmill.model.controls import EVERYTHING, Declared
 from taskmill.model.task import Lane, Waiting
 from taskmill.model.type_name import domain_of
 from taskmill.policy.aging import is_urgent
+from tests.repetition import often
 from tests.runtime.picking.stories import GROUPS, Step, declarations, fronts, plain, shared, stories
 from tests.runtime.picking.world import World
 
 pytestmark = pytest.mark.one_engine("no store is opened")
 
 
-@settings(max_examples=100)
+@settings(max_examples=often(25))
 @given(declarations, fronts, stories)
 def test_no_start_passes_over_slots_caps_rates_pauses_or_handlers(
     declared: Declared, front: int, story: list[Step]
@@ -44,7 +45,7 @@ def test_no_start_passes_over_slots_caps_rates_pauses_or_handlers(
             before = [*before, next(task for task in after if task.id == pick.id)]
 
 
-@settings(max_examples=125)
+@settings(max_examples=often(31))
 @given(declarations, fronts, stories)
 def test_no_slot_stays_free_while_anything_may_start(declared: Declared, front: int, story: list[Step]) -> None:
     world = World(declared, front_size=front)
@@ -57,7 +58,7 @@ def test_no_slot_stays_free_while_anything_may_start(declared: Declared, front: 
             assert world.picker.pick(world.slots, 0, world.now) == []
 
 
-@settings(max_examples=125)
+@settings(max_examples=often(31))
 @given(declarations, stories)
 def test_inside_a_group_the_most_urgent_then_the_longest_waiting_starts(declared: Declared, story: list[Step]) -> None:
     world = World(declared)
@@ -76,7 +77,7 @@ def test_inside_a_group_the_most_urgent_then_the_longest_waiting_starts(declared
             assert [place for other, place in before if world.is_open(other)] == []
 
 
-@settings(max_examples=100)
+@settings(max_examples=often(25))
 @given(plain, stories)
 def test_without_shares_the_most_urgent_of_all_starts_first(declared: Declared, story: list[Step]) -> None:
     world = World(declared)
@@ -91,7 +92,7 @@ def test_without_shares_the_most_urgent_of_all_starts_first(declared: Declared, 
             assert [lane for lane in passed_over if world.is_open(lane)] == []
 
 
-@settings(max_examples=125)
+@settings(max_examples=often(31))
 @given(declarations, fronts, stories)
 def test_remembered_candidates_equal_those_of_a_new_picker(declared: Declared, front: int, story: list[Step]) -> None:
     world = World(declared, front_size=front)
@@ -120,7 +121,7 @@ def passes_over_shares(world: World, candidate: Waiting) -> tuple[bool, bool]:
     return effective <= world.declared.preempt_at, is_urgent(world.declared.aging, effective)
 
 
-@settings(max_examples=150)
+@settings(max_examples=often(37))
 @given(shared, stories)
 def test_shares_equal_those_of_a_new_picker(declared: Declared, story: list[Step]) -> None:
     world = World(declared)
@@ -137,7 +138,7 @@ def test_shares_equal_those_of_a_new_picker(declared: Declared, story: list[Step
         }
 
 
-@settings(max_examples=100)
+@settings(max_examples=often(25))
 @given(declarations, stories, st.permutations(GROUPS))
 def test_neither_names_nor_the_order_of_arrival_in_memory_decide_which_task_starts(
     declared: Declared, story: list[Step], order: list[str]

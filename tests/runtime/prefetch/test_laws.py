@@ -22,6 +22,7 @@ from taskmill.store.sql import controls, ledger
 from taskmill.store.sql.connection import Connection
 from taskmill.testing import ManualClock
 from tests.both_engines import Engine
+from tests.repetition import often
 
 GROUPS = ("a", "b", "c")
 TICK = 0.001
@@ -296,7 +297,7 @@ def test_the_laws_of_starting_hold(engine: Engine, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(ledger, "commit_turn", claims.commit_turn)
 
     @settings(
-        max_examples=8 if engine.is_postgres else 40,
+        max_examples=often(2 if engine.is_postgres else 10),
         deadline=None,
         phases=(Phase.explicit, Phase.generate),
         suppress_health_check=list(HealthCheck),
