@@ -51,7 +51,7 @@ PICTURES: Sequence[Picture] = (
     Picture("overview", "overview"),
     Picture("why", "task/{waiting}"),
     Picture("phone", "task/{waiting}", width=390, height=844),
-    Picture("tasks", "tasks?filter=state:active&sort=oldest", is_dark=True),
+    Picture("tasks", "tasks?filter=state:active&sort=oldest", height=820, is_dark=True),
     Picture("machine", "machine", is_dark=True),
 )
 """In this order: the first one waits until the page has seen enough, and the waiting upload starts after a while."""

@@ -66,7 +66,7 @@ def _head(run: DemoRun, snapshot: Snapshot) -> RenderableType:
     ended = _counts(snapshot, Ending, "ended")
     if run.retries_seen:
         ended.append(f" after {run.retries_seen:,} retries")
-    lines = [top, _counts(snapshot, Status, "active"), ended]
+    lines: list[RenderableType] = [top, _counts(snapshot, Status, "active"), ended]
     return Group(*lines if run.link is None else [*lines, Text(f" {run.link}", style="dim", no_wrap=True)])
 
 
