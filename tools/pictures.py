@@ -50,11 +50,12 @@ PICTURES: Sequence[Picture] = (
     Picture("what-if", "groups", height=760, weight=(BUCKETS[1], "9")),
     Picture("overview", "overview"),
     Picture("why", "task/{waiting}"),
-    Picture("tasks", "tasks?filter=state:active&sort=oldest", is_dark=True),
-    Picture("machine", "machine", is_dark=True),
     Picture("phone", "task/{waiting}", width=390, height=844),
+    Picture("tasks", "tasks?filter=state:active&sort=oldest", height=820, is_dark=True),
+    Picture("machine", "machine", is_dark=True),
 )
-"""The pictures, in this order: the first one waits until the page has seen enough."""
+"""The pictures, in this order: the first one waits until the page has seen enough, and the waiting upload starts after a
+while."""
 
 
 class Steady:

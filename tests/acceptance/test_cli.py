@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from taskmill.cli.commands import PURPOSES, SUMMARIES
+from taskmill.cli.commands import MEANT, PURPOSES, SUMMARIES
 from tests.acceptance.command_line import ENVIRONMENT, Here, taskmill
 from tests.both_engines import name_of
 
@@ -44,11 +44,33 @@ def test_without_a_command_the_help_is_printed_by_purpose_and_fits_80_columns() 
         (["ls", "--statsu", "pending"], "--status"),
         (["ls", "--limt=3"], "--limit"),
         (["ls", "--status", "pendng"], "pending"),
+        (["ls", "--status", "dead"], "dead_letter"),
+        (["worker"], "run"),
+        (["start"], "run"),
+        (["dead"], "ls --status dead_letter"),
+        (["list"], "ls"),
+        (["tasks"], "ls"),
+        (["dashboard"], "web"),
+        (["version"], "--version"),
     ],
 )
 def test_a_mistyped_word_gets_a_suggestion(here: Here, words: list[str], meant: str) -> None:
     said = here.refusal(*words, code=2)
     assert re.search(rf"Did you mean .*{meant}.*\? See taskmill .*--help", said)
+
+
+@pytest.mark.one_engine("no store is opened")
+def test_every_word_of_another_queue_is_one_word_for_one_command() -> None:
+    words = [word for others in MEANT.values() for word in others]
+    assert sorted(set(words)) == sorted(words)
+    assert not set(words) & {*SUMMARIES, "help"}, "a command hides the suggestion"
+    assert {name.split()[0] for name in MEANT} <= {*SUMMARIES, "--version"}
+
+
+@pytest.mark.one_engine("no store is opened")
+def test_help_may_be_asked_for_with_a_word(here: Here) -> None:
+    assert here("help") == here("--help")
+    assert here("help", "ls") == here("ls", "--help")
 
 
 @pytest.mark.one_engine("no store is opened")

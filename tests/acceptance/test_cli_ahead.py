@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from taskmill import Range
+from taskmill.cli.commands.forecast import spoken_range
 from tests.acceptance.command_line import Here
 
 pytestmark = pytest.mark.timeout(60)
@@ -63,3 +66,11 @@ def test_wrong_settings_are_named(here: Here, template: Path, given: list[str], 
 
 def test_wrong_samples_are_named(here: Here, template: Path) -> None:
     assert here.refusal("forecast", template, "--samples", 0, code=2) == "--samples must be at least 1"
+
+
+@pytest.mark.one_engine("no store is opened")
+def test_a_start_that_has_passed_while_the_forecast_was_made_is_now() -> None:
+    now = datetime.now(UTC)
+    past, future = now - timedelta(seconds=9), now + timedelta(seconds=600.5)
+    assert spoken_range(Range(past, past, past)) == "now"
+    assert spoken_range(Range(past, future, None)) == "in 10 min (between now and later)"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.command_line import Here, taskmill
-from tests.acceptance.terminal import needs_a_terminal
+from tests.acceptance.command_line import ENVIRONMENT, Here, taskmill
+from tests.acceptance.terminal import needs_a_terminal, on_terminal
 
 pytestmark = [pytest.mark.timeout(40), pytest.mark.one_engine("the demonstration has a file of its own")]
 
@@ -44,3 +45,19 @@ def test_the_demonstration_draws_on_a_terminal_and_leaves_it_as_it_was(here: Her
 def test_the_demonstration_refuses_what_it_cannot_show(here: Here) -> None:
     assert "--tasks" in here.refusal("demo", "--tasks", "0", code=2)
     assert "--seconds" in here.refusal("demo", "--seconds", "nan", code=2)
+
+
+@needs_a_terminal
+def test_with_its_page_the_demonstration_draws_and_reports_before_it_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ENVIRONMENT, "BROWSER", "true")  # a program that opens nothing
+    with on_terminal(tmp_path, "demo", "--web", "--fast", "--tasks", 40) as terminal:
+        assert terminal.process.stderr is not None
+        assert "#token=" in terminal.process.stderr.readline()
+        frames, _, after = terminal.until("added no task").rpartition("\x1b[?1049l")
+        assert "#token=" in frames, "the live view names the page"
+        assert "40 tasks submitted, 40 accounted for" in after
+        assert terminal.process.stderr.readline() == "taskmill: the page stays open until Ctrl-C\n"
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.process.wait() == 0

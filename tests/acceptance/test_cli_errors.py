@@ -40,7 +40,7 @@ def test_errors_shows_the_groups_within_80_columns(here: Here, path: Path) -> No
 
     asyncio.run(fill())
     lines = without_colours(here.on_terminal("errors", path, columns=80)).splitlines()
-    assert lines[0].split() == ["count", "last", "task", "type", "exception", "location"]
+    assert lines[0].split() == ["count", "dead", "last", "task", "type", "exception", "location"]
     assert len(lines) == 3
     assert max(map(len, lines)) <= 80
     row = next(line for line in lines if "AVeryLong" in line)

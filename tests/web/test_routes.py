@@ -7,8 +7,10 @@ from typing import Any
 from urllib.parse import quote
 
 from taskmill import Handle, Scheduler, Submission, TaskRecord
-from tests.web.conftest import Served
-from tests.web.service import HOSTILE, give_up, lose, send, watch
+from taskmill.testing import ManualClock
+from tests.web.client import Api, over
+from tests.web.conftest import Served, page_of
+from tests.web.service import HOSTILE, give_up, lose, send, sync, watch
 
 
 async def _running(scheduler: Scheduler, handle: Handle[Any]) -> None:
@@ -99,6 +101,28 @@ async def test_suggestions_complete_filters(served: Served) -> None:
     assert await suggested("tag") == ["team", "user"]
     assert await suggested("tag", "user=") == ["user=ann"]
     assert (await api.get("suggest", field="key", limit=1))["values"] == ["apple"]
+
+
+async def test_the_overview_of_a_young_history_has_finer_steps(manual_clock: ManualClock) -> None:
+    async with Scheduler(domains=[sync], clock=manual_clock) as scheduler:
+
+        async def recent() -> dict[str, Any] | None:
+            async with over(page_of(scheduler)) as client:  # a new page remembers no answer
+                found: dict[str, Any] | None = (await Api(client).get("overview"))["recent"]
+                return found
+
+        assert await recent() is None, "nothing has ended"
+        await send.submit("photo")
+        await scheduler.run_until_idle()
+        for passed, step, steps in ((0, 5, 24), (3, 10, 30), (6, 20, 45), (20, 60, 60)):
+            await manual_clock.advance(passed * 60)
+            young = await recent()
+            assert young is not None
+            assert (young["step"], len(young["points"]), young["ended"]) == (step, steps, {"completed": 1})
+        await manual_clock.advance(3600)
+        await send.submit("photo")
+        await scheduler.run_until_idle()
+        assert await recent() is None, "a task ended more than an hour ago"
 
 
 async def test_the_overview_shows_counts_activity_and_errors(served: Served) -> None:

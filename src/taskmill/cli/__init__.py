@@ -13,7 +13,7 @@ from io import TextIOWrapper
 
 from taskmill import TaskmillError, __version__
 from taskmill.cli import output
-from taskmill.cli.commands import PURPOSES, SUMMARIES, load
+from taskmill.cli.commands import MEANT, PURPOSES, SUMMARIES, load
 from taskmill.cli.output import DONE, INTERRUPTED, WRONG, Refusal, complain, exit_code
 from taskmill.cli.parser import CommandHelp, Parser, command_help, did_you_mean
 
@@ -22,7 +22,7 @@ def parser(commands: Collection[str] = SUMMARIES) -> Parser:
     """Return the parser of these commands."""
     top = Parser(prog="taskmill", add_help=False)
     top.add_argument("-h", "--help", action=CommandHelp, help="show this help and exit")
-    top.add_argument("--version", action="version", version=f"taskmill {__version__}")
+    top.add_argument("-V", "--version", action="version", version=f"taskmill {__version__}")
     every = top.add_commands()
     for name, summary in SUMMARIES.items():
         if name in commands:
@@ -59,8 +59,12 @@ def _run(words: Sequence[str]) -> int:
         return WRONG
     # The options before a command take no values, so the first other word is the command.
     command = next((word for word in words if not word.startswith("-")), None)
+    if command == "help":
+        return _run([*(word for word in words if word != "help"), "--help"])
     if command is not None and command not in SUMMARIES:
-        raise Refusal(f"there is no command {command!r}.{did_you_mean(command, SUMMARIES)} See taskmill --help", WRONG)
+        meant = next((f" Did you mean {name}?" for name, others in MEANT.items() if command in others), None)
+        meant = meant or did_you_mean(command, SUMMARIES)
+        raise Refusal(f"there is no command {command!r}.{meant} See taskmill --help", WRONG)
     top = parser([] if command is None else [command])
     given, unknown = top.parse_known_args(words)
     top.commands()[0].check_options(unknown)

@@ -74,7 +74,9 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
     """Return a suggestion such as `` Did you mean status or stats?``, or nothing if no known word is close."""
     import difflib  # only a mistake needs it
 
-    close = difflib.get_close_matches(given, list(known), n=2, cutoff=0.6)
+    words = list(known)
+    begun = [word for word in words if word.startswith(given)] if len(given) > 2 else []
+    close = begun[:2] or difflib.get_close_matches(given, words, n=2, cutoff=0.6)
     return f" Did you mean {' or '.join(close)}?" if close else ""
 
 

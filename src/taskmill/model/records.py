@@ -43,6 +43,8 @@ class ErrorGroup(msgspec.Struct, frozen=True):
     last_at: datetime
     sample_ids: tuple[int, ...]
     """At most five of the tasks, the last to fail first."""
+    dead_letters: int
+    """The number of dead letters whose last error is of this group; ``retry_where`` returns them to the queue."""
 
 
 class _Described(msgspec.Struct, frozen=True, kw_only=True):

@@ -41,6 +41,36 @@ async def bill(number: int) -> None:
     raise Refused(f"bill {number}")
 
 
+is_mended = False
+
+
+@shop.task(retry=Retry.constant(1, delay=0))
+async def ship(number: int) -> None:
+    if is_mended:
+        return
+    raise (OSError if number == 1 else GiveUp)(f"order {number}")
+
+
+async def test_a_group_counts_the_dead_letters_that_are_left(
+    taskmill_scheduler: SchedulerFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler = await taskmill_scheduler(domains=[shop])
+    await scheduler.submit_many([ship.prepare(number) for number in (1, 1, 2)])
+    await scheduler.run_until_idle()
+
+    async def left() -> dict[str, tuple[int, int]]:
+        return {group.exception: (group.count, group.dead_letters) for group in await scheduler.error_groups()}
+
+    assert await left() == {"OSError": (4, 2), "GiveUp": (1, 0)}, "a task that gave up is no dead letter"
+    monkeypatch.setattr(sys.modules[__name__], "is_mended", True)
+    await scheduler.retry_dead(1)
+    await scheduler.run_until_idle()
+    assert (await left())["OSError"] == (4, 1)
+    await scheduler.retry_where(exception="OSError")
+    await scheduler.run_until_idle()
+    assert (await left())["OSError"] == (4, 0)
+
+
 async def test_errors_are_grouped_by_type_exception_and_location(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
 ) -> None:
@@ -62,6 +92,7 @@ async def test_errors_are_grouped_by_type_exception_and_location(
             first_at=start + timedelta(minutes=3),
             last_at=start + timedelta(minutes=3),
             sample_ids=(4,),
+            dead_letters=1,
         ),
         ErrorGroup(
             type="shop::order",
@@ -71,6 +102,7 @@ async def test_errors_are_grouped_by_type_exception_and_location(
             first_at=start,
             last_at=start + timedelta(minutes=2),
             sample_ids=(3, 1),
+            dead_letters=2,
         ),
         ErrorGroup(
             type="shop::order",
@@ -80,6 +112,7 @@ async def test_errors_are_grouped_by_type_exception_and_location(
             first_at=start + timedelta(minutes=1),
             last_at=start + timedelta(minutes=1),
             sample_ids=(2,),
+            dead_letters=1,
         ),
     ]
 

@@ -60,6 +60,30 @@ PURPOSES = {
 }
 """The commands by purpose, as the help lists them; a command that is missing here is listed last."""
 
+MEANT = {
+    "run": ("worker", "work", "start", "consumer", "serve"),
+    "status": ("queue", "queues", "state"),
+    "ls": ("list", "tasks", "jobs", "pending"),
+    "ls --history": ("history", "done", "completed"),
+    "ls --status dead_letter": ("dead", "dlq", "dead-letters"),
+    "show": ("info", "inspect", "get", "describe"),
+    "nodes": ("workers", "ps"),
+    "watch": ("top", "monitor", "follow", "tail"),
+    "events": ("log", "logs"),
+    "errors": ("failed", "failures", "traceback"),
+    "web": ("dashboard", "ui", "server"),
+    "submit": ("enqueue", "add", "send", "call", "push"),
+    "retry": ("requeue", "replay", "revive"),
+    "cancel": ("kill", "abort", "revoke", "stop"),
+    "prune": ("purge", "clean", "delete", "rm"),
+    "cron": ("schedule", "schedules", "beat"),
+    "doctor": ("check", "health", "ping"),
+    "why": ("explain",),
+    "move": ("migrate",),
+    "--version": ("version",),
+}
+"""The words of other task queues for each command, which are suggested when they are given as a command."""
+
 _MODULES = {"resume": "pause"}
 """The modules that are not named after their command."""
 

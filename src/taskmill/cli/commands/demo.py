@@ -17,6 +17,7 @@ from taskmill.cli.output import DONE, INTERRUPTED, REFUSED, WRONG, Refusal
 
 if TYPE_CHECKING:
     from taskmill.cli.demo.run import Audit, DemoRun, DemoView
+    from taskmill.cli.demo.workload import Witness
 
 SLOTS = 12
 SECONDS = 12.0
@@ -47,21 +48,6 @@ def execute(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         output.complain("the demonstration was interrupted; its file is removed")
         return INTERRUPTED
-    if arguments.json:
-        output.print_json(
-            {
-                "submitted": audit.submitted,
-                "accounted_for": audit.accounted_for,
-                "endings": audit.endings,
-                "still_active": audit.still_active,
-                "lost": audit.lost,
-                "seconds": audit.seconds,
-                "checks": audit.checks,
-                "balances": audit.balances,
-            }
-        )
-    else:
-        _print(audit)
     return DONE if audit.balances else REFUSED
 
 
@@ -70,7 +56,7 @@ async def _show(arguments: argparse.Namespace, seconds: float) -> Audit:
     from taskmill.cli.demo.workload import WEIGHTS, Witness, planned, sync
 
     witness = Witness()
-    with tempfile.TemporaryDirectory(prefix="taskmill-demo-") as folder, contextlib.ExitStack() as stack:
+    with tempfile.TemporaryDirectory(prefix="taskmill-demo-") as folder:
         file = str(Path(folder) / "tasks.db")
         async with Scheduler(
             file,
@@ -84,28 +70,40 @@ async def _show(arguments: argparse.Namespace, seconds: float) -> Audit:
             plan = planned(arguments.tasks, seconds, SLOTS)
             run = DemoRun(scheduler, plan, seconds, seconds * 3 + PATIENCE)
             if arguments.web:
-                await _run_with_page(run, _Quiet() if arguments.json else _Lines())
-            else:
-                await run.run(_Quiet() if arguments.json else _chosen_view(stack))
-        stack.close()
-        return await audited(file, run, witness)
+                return await _run_with_page(arguments, run, file, witness)
+            await _watch(arguments, run)
+        audit = await audited(file, run, witness)
+        _print(arguments, audit)
+        return audit
 
 
-async def _run_with_page(run: DemoRun, view: DemoView) -> None:
-    """Run the demonstration with its page open, on a terminal until Ctrl-C."""
+async def _watch(arguments: argparse.Namespace, run: DemoRun) -> None:
+    with contextlib.ExitStack() as stack:
+        await run.run(_Quiet() if arguments.json else _chosen_view(stack))
+
+
+async def _run_with_page(arguments: argparse.Namespace, run: DemoRun, file: str, witness: Witness) -> Audit:
+    """Run the demonstration and report its result with its page open, on a terminal until Ctrl-C."""
     import webbrowser
 
     from taskmill.cli.commands.web import server_of
+    from taskmill.cli.demo.run import audited
 
     server = server_of(run.scheduler)
+    run.link = server.link
     output.complain(f"the page of the demonstration: {server.link}")
     async with server.running():
         if output.is_terminal():
             webbrowser.open(server.link)
-        await run.run(view)
+        await _watch(arguments, run)
+        audit = await audited(file, run, witness)
+        _print(arguments, audit)
         if output.is_terminal():
-            output.complain("the demonstration is over; its page stays open until Ctrl-C")
-            await server.stopped()
+            stopped = asyncio.create_task(server.stopped())
+            await asyncio.sleep(0)  # it takes the signals from here on
+            output.complain("the page stays open until Ctrl-C")
+            await stopped
+    return audit
 
 
 def _chosen_view(stack: contextlib.ExitStack) -> DemoView:
@@ -140,7 +138,21 @@ class _Lines:
         output.say(f"{state.elapsed:5.1f} s  active: {text.counted(active)}; ended: {text.counted(ended)}")
 
 
-def _print(audit: Audit) -> None:
+def _print(arguments: argparse.Namespace, audit: Audit) -> None:
+    if arguments.json:
+        output.print_json(
+            {
+                "submitted": audit.submitted,
+                "accounted_for": audit.accounted_for,
+                "endings": audit.endings,
+                "still_active": audit.still_active,
+                "lost": audit.lost,
+                "seconds": audit.seconds,
+                "checks": audit.checks,
+                "balances": audit.balances,
+            }
+        )
+        return
     output.paragraph("A sync workload ran on a temporary SQLite file, which a second scheduler then read back:")
     for check in audit.checks:
         output.paragraph(f"{'✓' if check.holds else '✗'} {check.text}", indent="  ")

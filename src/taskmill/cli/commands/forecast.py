@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 
 from msgspec import structs
 
@@ -37,7 +37,7 @@ def execute(arguments: argparse.Namespace) -> int:
         return DONE
     if dispatcher is None:
         output.paragraph("nothing dispatches this store now; this is what would happen if a scheduler started now")
-    output.paragraph(f"all tasks that are active now will have ended {_range(forecast.empty_at)}")
+    output.paragraph(f"all tasks that are active now will have ended {spoken_range(forecast.empty_at)}")
     output.say()
     times = ["next start", "last end"]
     tables.table(["", "name", *times], _rows(forecast), middle=frozenset({"name"}), wrap=frozenset(times))
@@ -61,12 +61,22 @@ def _rows(forecast: Forecast) -> list[list[str]]:
         ("type", forecast.types),
         ("priority", priorities),
     ]
-    return [[kind, name, _range(each.start), _range(each.end)] for kind, found in parts for name, each in found.items()]
+    return [
+        [kind, name, spoken_range(each.start), spoken_range(each.end)]
+        for kind, found in parts
+        for name, each in found.items()
+    ]
 
 
-def _range(found: Range[datetime] | None) -> str:
+def spoken_range(found: Range[datetime] | None) -> str:
     """Return ``in 5 min (between in 4 min and in 7 min)``; the parts in brackets hold eight of ten samples."""
     if found is None:
         return LATER
-    low, middle, high = (LATER if at is None else text.ago(at) for at in (found.p10, found.p50, found.p90))
+    low, middle, high = map(_ahead, (found.p10, found.p50, found.p90))
     return middle if low == high else f"{middle} (between {low} and {high})"
+
+
+def _ahead(at: datetime | None) -> str:
+    """Return ``in 5 min``. Making a forecast takes a moment, so a start at once has passed by then."""
+    now = datetime.now(UTC)
+    return LATER if at is None else text.ago(max(at, now), now)

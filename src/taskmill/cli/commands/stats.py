@@ -7,25 +7,29 @@ from collections.abc import Mapping, Sequence
 
 from taskmill import TypeStats
 from taskmill.cli import output, tables, text
-from taskmill.cli.output import DONE, REFUSED, WRONG, Refusal
+from taskmill.cli.output import DONE, REFUSED
 from taskmill.cli.store_file import VARIABLE, chosen_file
 from taskmill.reading import Reader, ask
 
+MOST_TYPES = 100
+"""How many types are listed if none is given."""
 NUMBERS = frozenset({"ended", "completed", "failed", "takes"})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "words",
-        nargs="+",
-        metavar="FILE TYPE...",
-        help=f"the database (may be left out when ${VARIABLE} is set), then task types such as sync::transfer",
+        nargs="*",
+        metavar="FILE TYPE",
+        help=f"the database (default: ${VARIABLE}), then task types such as sync::transfer (default: all)",
     )
 
 
 def execute(arguments: argparse.Namespace) -> int:
     file, types = _order(arguments.words)
     found = ask(file, lambda reader: _find(reader, types))
+    if not found and not arguments.json:
+        output.say("no task has ended")
     if arguments.json:
         output.print_json(found)
     unknown = [type for type, stats in found.items() if not stats.count]
@@ -44,15 +48,15 @@ def execute(arguments: argparse.Namespace) -> int:
 
 def _order(given: Sequence[str]) -> tuple[str, list[str]]:
     """Split FILE and types: a first word without ``::`` is the FILE."""
-    file = None if "::" in given[0] else given[0]
-    types = list(dict.fromkeys(given if file is None else given[1:]))
-    if not types:
-        raise Refusal("give a task type such as sync::transfer after FILE", WRONG)
-    return chosen_file(file), types
+    file = given[0] if given and "::" not in given[0] else None
+    return chosen_file(file), list(dict.fromkeys(given if file is None else given[1:]))
 
 
 async def _find(reader: Reader, types: Sequence[str]) -> Mapping[str, TypeStats]:
-    return {type: await reader.stats(type) for type in types}
+    if types:
+        return {type: await reader.stats(type) for type in types}
+    every = {type: await reader.stats(type) for type in await reader.suggest("type", limit=MOST_TYPES)}
+    return {type: stats for type, stats in every.items() if stats.count}
 
 
 def _rows(found: Mapping[str, TypeStats]) -> list[list[str]]:

@@ -1,8 +1,8 @@
 """One run of the demonstration, and the audit of its result.
 
 The run submits the plan in waves, cancels some tasks, and keeps the state for its views. The audit compares what was
-submitted with what the file contains. It reads the file with a second scheduler after the first has closed it, so that
-only durable data counts.
+submitted with what the file contains. It reads the file with a second scheduler, so that only durable data counts. The
+first has closed the file by then, unless a page shows it.
 """
 
 from __future__ import annotations
@@ -56,14 +56,18 @@ class DemoRun:
         self.slots_seen: Counter[str] = Counter()
         """The running tasks of each tenant in those snapshots, added up."""
         self.snapshot: Snapshot | None = None
+        self.link: str | None = None
+        """The address of the page, if one is open."""
         self._patience = patience
         self._began = time.monotonic()
+        self._took: float | None = None
         self._submitted_all = False
         self._asked: set[int] = set()
 
     @property
     def elapsed(self) -> float:
-        return time.monotonic() - self._began
+        """The seconds since the beginning, or how long it took once it is over."""
+        return time.monotonic() - self._began if self._took is None else self._took
 
     @property
     def ended(self) -> int:
@@ -78,6 +82,7 @@ class DemoRun:
             async with self.scheduler.running():
                 await self._watch(view, submitting)
         finally:
+            self._took = self.elapsed
             for task in (submitting, listening):
                 task.cancel()
             await asyncio.wait([submitting, listening])

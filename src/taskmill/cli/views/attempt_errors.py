@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from taskmill import AttemptError, ErrorGroup
 from taskmill.cli import text
 
-HEADINGS = ("count", "last", "task", "type", "exception", "location")
-NUMBERS = frozenset({"count", "task"})
+HEADINGS = ("count", "dead", "last", "task", "type", "exception", "location")
+NUMBERS = frozenset({"count", "dead", "task"})
 LONG = frozenset({"type", "exception", "location"})
 _DEEDS = {"failed": "failed", "timeout": "exceeded its timeout", "crashed": "crashed", "gave_up": "gave up"}
 
@@ -32,6 +32,7 @@ def group_rows(groups: Sequence[ErrorGroup]) -> list[list[str]]:
     return [
         [
             f"{group.count:,}",
+            f"{group.dead_letters:,}" if group.dead_letters else "-",
             text.ago(group.last_at),
             str(group.sample_ids[0]),
             group.type,

@@ -37,7 +37,7 @@ def demo_frame(run: DemoRun, console: Console) -> RenderableType:
         ),
     )
     whole.split_column(
-        Layout(_head(run, snapshot), size=3),
+        Layout(_head(run, snapshot), size=3 if run.link is None else 4),
         Layout(
             Panel(
                 running_table(snapshot.running, narrow=narrow),
@@ -66,7 +66,8 @@ def _head(run: DemoRun, snapshot: Snapshot) -> RenderableType:
     ended = _counts(snapshot, Ending, "ended")
     if run.retries_seen:
         ended.append(f" after {run.retries_seen:,} retries")
-    return Group(top, _counts(snapshot, Status, "active"), ended)
+    lines: list[RenderableType] = [top, _counts(snapshot, Status, "active"), ended]
+    return Group(*lines if run.link is None else [*lines, Text(f" {run.link}", style="dim", no_wrap=True)])
 
 
 def _counts(snapshot: Snapshot, kinds: Iterable[Status | Ending], name: str) -> Text:

@@ -110,24 +110,23 @@ def _stream_handlers() -> Iterator[logging.StreamHandler[Any]]:
 
 # Running tasks: a row with a progress bar for each, in columns of fixed width
 
-NAME_WIDTH = 13
 NARROW = 96
-"""On terminals with fewer columns, bars are shorter and the time left is not shown."""
+"""On terminals with fewer columns, names and bars are shorter and the time left is not shown."""
 
 
 def running_table(records: Iterable[TaskRecord | None], *, narrow: bool, with_groups: bool = True) -> Table:
     """Return a table with a row per record, and an empty row for ``None``."""
     shown = list(records)
-    bar = 8 if narrow else 16
+    name, bar, pace = (11, 8, 23) if narrow else (13, 16, 38)
     longest = max((len(str(record.id)) for record in shown if record is not None), default=0)
     table = Table.grid(expand=True, padding=(0, 1))
     table.add_column(justify="right", no_wrap=True, style="dim", width=max(longest, 5))
-    table.add_column(no_wrap=True, overflow="ellipsis", width=NAME_WIDTH)
+    table.add_column(no_wrap=True, overflow="ellipsis", width=name)
     if with_groups:
-        table.add_column(no_wrap=True, overflow="ellipsis", style="dim", width=NAME_WIDTH)
+        table.add_column(no_wrap=True, overflow="ellipsis", style="dim", width=name)
     table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
     table.add_column(no_wrap=True, width=bar)
-    table.add_column(no_wrap=True, overflow="ellipsis", width=25 if narrow else 38)
+    table.add_column(no_wrap=True, overflow="ellipsis", width=pace)
     now = datetime.now(UTC)
     for record in shown:
         if record is None:
@@ -135,8 +134,8 @@ def running_table(records: Iterable[TaskRecord | None], *, narrow: bool, with_gr
             continue
         table.add_row(
             str(record.id),
-            Text(cells.shortened(text.printable(short_type(record.type)), NAME_WIDTH)),
-            *([Text(cells.shortened(text.printable(record.group or "-"), NAME_WIDTH))] if with_groups else []),
+            Text(cells.shortened(text.printable(short_type(record.type)), name)),
+            *([Text(cells.shortened(text.printable(record.group or "-"), name))] if with_groups else []),
             Text(text.printable(text.subject(record))),
             _bar(record, bar),
             Text(text.printable(_pace(record, now, with_eta=not narrow)), style="dim"),

@@ -32,6 +32,7 @@ class _GroupRow(msgspec.Struct, array_like=True):
     first_at: int
     last_at: int
     task_ids: list[int]
+    dead_letters: int
 
 
 _decode_groups = msgspec.json.Decoder(list[_GroupRow]).decode
@@ -94,6 +95,7 @@ def groups(connection: Connection, since: int) -> list[ErrorGroup]:
             first_at=from_ms(row.first_at),
             last_at=from_ms(row.last_at),
             sample_ids=tuple(dict.fromkeys(row.task_ids))[:MOST_SAMPLES],
+            dead_letters=row.dead_letters,
         )
         for row in found
     ]

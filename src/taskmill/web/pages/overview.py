@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
-from taskmill import Ending, GroupSnapshot, HistoryRecord, Snapshot
+from taskmill import Activity, Ending, GroupSnapshot, HistoryRecord, Snapshot
 from taskmill.web.backend import Backend, CheckedRequest
 from taskmill.web.shapes import OverviewAnswer, Paused, RecentErrors
 
@@ -14,6 +14,8 @@ MOST_ERRORS = 10
 HOUR_SECONDS = 3.0
 """How long the activity of the last hour is kept; each of its points is a minute."""
 DAY_SECONDS = 30.0
+YOUNG = {2: 24, 5: 30, 15: 45, 60: 60}
+"""Periods of young histories in minutes, and the number of steps of each: 5, 10, 20 or 60 seconds long."""
 FAILURES = (Ending.FAILED, Ending.DEAD_LETTER)
 
 
@@ -38,11 +40,25 @@ async def overview(backend: Backend, asked: CheckedRequest) -> OverviewAnswer:  
         is_dispatching=snapshot.dispatching,
         has_dispatcher=snapshot.has_dispatcher,
         hour=hour,
+        recent=await _recent(backend, hour),
         day=day,
         errors=RecentErrors(
             count=sum(hour.ended.get(ending, 0) for ending in FAILURES),
             latest=backend.listed(latest[:MOST_ERRORS]),
         ),
+    )
+
+
+async def _recent(backend: Backend, hour: Activity) -> Activity | None:
+    """Return the shortest period that contains every ending in history; None if that is more than an hour."""
+    reader = await backend.reader()
+    first = next((point.at for point in hour.points if point.ended), None)
+    if first is None or await reader.history(until=hour.since, limit=1):
+        return None
+    minutes = next(minutes for minutes in YOUNG if hour.until - first <= timedelta(minutes=minutes))
+    period = f"{minutes}m"
+    return await backend.activities.remembered(
+        period, HOUR_SECONDS, lambda: reader.activity(period, steps=YOUNG[minutes])
     )
 
 

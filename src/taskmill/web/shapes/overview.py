@@ -47,6 +47,8 @@ class OverviewAnswer(PageAnswer):
     has_dispatcher: bool
     hour: Activity
     """The last hour, by minute."""
+    recent: Activity | None
+    """The last 2, 5, 15 or 60 minutes, in steps of 5 to 60 seconds, if they contain every ending in history."""
     day: Activity
     """The last day, by half hour."""
     errors: RecentErrors

@@ -53,6 +53,13 @@ export function duration(seconds) {
   return whole(Math.round(seconds));
 }
 
+/** Return a number of seconds in one unit, for large figures: "3.2 s", "5.1 min" or "33 h". */
+export function rough(seconds) {
+  if (seconds < 99.5) return seconds < 59.5 ? duration(seconds) : `${Math.round(seconds)} s`;
+  const [unit, name] = [[86400, "d"], [3600, "h"], [60, "min"]].find(([size]) => seconds >= 1.6 * size);
+  return `${(seconds / unit).toFixed(seconds < 9.95 * unit ? 1 : 0)} ${name}`;
+}
+
 function whole(seconds) {
   if (seconds < 60) return `${seconds} s`;
   for (const [unit, name, smaller, smallerName] of [[86400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"]]) {

@@ -34,20 +34,28 @@ WHERE task_id IN ids($1) AND attempt <= (
 DELETE FROM taskmill_error WHERE task_id IN ids($1);
 
 -- name: error_groups
--- Return [type, exception, location, number of errors, first, last, tasks of the last 100 errors] of each group of errors
--- at $1 or later. A task has at most 20 errors, so 100 errors are of at least five tasks, if there are so many.
-SELECT json_list(json_row(type, exception, location, n, first_at, last_at, (
+-- Return [type, exception, location, number of errors, first, last, tasks of the last 100 errors, dead letters] of each
+-- group of errors at $1 or later. A task has at most 20 errors, so 100 errors are of at least five tasks, if there are so
+-- many. A dead letter belongs to the group of its last error.
+SELECT json_list(json_row(found.type, found.exception, found.location, n, first_at, last_at, (
     SELECT json_list(task_id) FROM (
         SELECT e.task_id FROM taskmill_error AS e
         WHERE e.exception = found.exception AND e.location = found.location AND e.type = found.type
             AND e.at >= $1::bigint
         ORDER BY e.at DESC, e.task_id DESC LIMIT 100
-    ) AS newest)::json))
+    ) AS newest)::json, coalesce(dead.letters, 0)))
 FROM (
     SELECT type, exception, location, count(*) AS n, min(at) AS first_at, max(at) AS last_at
     FROM taskmill_error WHERE at >= $1::bigint
     GROUP BY exception, location, type
-) AS found;
+) AS found
+LEFT JOIN (
+    SELECT e.exception, e.location, e.type, count(*) AS letters
+    FROM taskmill_history AS h JOIN taskmill_error AS e ON e.task_id = h.id
+    WHERE h.ending = 'dead_letter' AND NOT EXISTS (
+        SELECT 1 FROM taskmill_error AS later WHERE later.task_id = e.task_id AND later.attempt > e.attempt)
+    GROUP BY e.exception, e.location, e.type
+) AS dead ON dead.exception = found.exception AND dead.location = found.location AND dead.type = found.type;
 
 -- name: retried_since
 -- Return [task, attempt, at, error, duration, delay of the retry] of the last $2 failures at $1 or later that are

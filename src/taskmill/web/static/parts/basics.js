@@ -1,7 +1,7 @@
 // The small parts that every view uses: badges, times, cards, buttons, bars, facts, empty states.
 
 import { h } from "../dom.js";
-import { absolute, ago, bytes, duration, percent, priorityName, priorityText, time, words } from "../format.js";
+import { absolute, ago, bytes, percent, priorityName, priorityText, rough, time, words } from "../format.js";
 import { href } from "../router.js";
 import { icon, stateIcon } from "./icons.js";
 
@@ -93,7 +93,7 @@ export function notice(kind, title, text, ...actions) {
     actions.length > 0 && h("span", { class: "actions" }, actions));
 }
 
-export const seconds = (value) => (value === null || value === undefined ? "–" : duration(value));
+export const seconds = (value) => (value === null || value === undefined ? "–" : rough(value));
 
 export function copyButton(text, label = "Copy") {
   return h("button", { type: "button", class: "button quiet copy", title: label, "aria-label": label, onclick: async (event) => {

@@ -44,10 +44,12 @@ function row(page, one) {
       h("div", { class: "line-head" }, h("b", { class: "error-text" }, one.exception),
         filterLink(term("type", one.type), one.type, { class: "chip" })),
       one.location && h("code", { class: "small soft" }, one.location),
+      h("p", { class: "small" },
+        one.dead_letters ? h("b", null, plural(one.dead_letters, "dead letter")) : h("span", { class: "soft" }, "no dead letter is left")),
       h("p", { class: "small soft" }, "last ", when(one.last_at, page.now), ", first ", when(one.first_at, page.now),
         one.sample_ids.length > 0 && [", for example ",
           one.sample_ids.slice(0, 5).map((id, place) => [place > 0 && ", ", taskLink(id)])])),
-    h("div", { class: "row-actions" },
+    one.dead_letters > 0 && h("div", { class: "row-actions" },
       filterLink(`${term("type", one.type)} state:dead_letter`, "Dead letters", { class: "button" }),
       page.canAct && button("Retry", { "aria-label": `Retry ${one.exception} of ${one.type}`, onclick: () => retry(page, one) },
         "again")));

@@ -56,7 +56,10 @@ function parts(ended) {
   return [["good", good], ["danger", bad], ["quiet", Object.values(ended).reduce((all, count) => all + count, 0) - good - bad]];
 }
 
-const FEWEST_POINTS = 15;
+const FEWEST_POINTS = 12;
+
+/** Return the chosen period; while history is young, in finer steps. */
+const activityOf = (page) => (period(page) === "hour" && page.overview.recent) || page.overview[period(page)];
 
 /** Return the steps from the first in which a task ended: a young store fills its picture, too. */
 function pointsOf(activity) {
@@ -68,10 +71,11 @@ const axis = (page, activity) =>
   h("div", { class: "chart-times tiny faint" }, moment(pointsOf(activity)[0]?.at, page.now), moment(activity.until, page.now));
 
 function ended(page) {
-  const activity = page.overview[period(page)];
+  const activity = activityOf(page);
   const [[, good], [, bad], [, rest]] = parts(activity.ended);
   const all = good + bad + rest;
-  const minutes = (Date.parse(activity.until) - Date.parse(activity.since)) / 60000;
+  const first = page.overview.recent && activity.points.find((point) => Object.keys(point.ended).length > 0);
+  const minutes = (Date.parse(activity.until) - Date.parse(first ? first.at : activity.since)) / 60000;
   return card("Ended tasks", { aside: periodSwitch(page) },
     h("div", { class: "figures" },
       figure(short(all), `in the last ${period(page)}`),
@@ -87,7 +91,7 @@ function ended(page) {
 }
 
 function times(page) {
-  const activity = page.overview[period(page)];
+  const activity = activityOf(page);
   const row = (title, name) => h("div", { class: "times-row" },
     h("div", { class: "figures" }, figure(seconds(activity[`${name}_p50`]), `median ${title}`),
       figure(seconds(activity[`${name}_p95`]), "95 % stay below")),

@@ -12,10 +12,14 @@ export function momentsOf({ timeline, attempts }) {
   const known = timeline.some((one) => one.kind === "failed");
   const failures = known ? []
     : attempts.filter((one) => one.at).map((one) =>
-      ({ at: one.at, kind: "failed", text: `Attempt ${one.attempt} failed: ${firstLine(one.error)}` }));
+      ({ at: one.at, kind: "failed", attempt: one.attempt, text: `Attempt ${one.attempt} failed: ${firstLine(one.error)}` }));
+  const started = timeline.find((one) => one.kind === "started");
+  // A retry without delay may start in the millisecond in which the failure before it is committed, or an earlier one.
+  const isBefore = (one) => one.kind === "failed" && started && started.text !== `Attempt ${one.attempt} started`;
+  const order = (one) => (isBefore(one) ? Math.min(instant(one.at), instant(started.at) - 0.5) : instant(one.at));
   // The end is committed with the last failure, and may bear an earlier millisecond.
   const isEnd = (one) => one.kind === "ended";
-  return [...timeline, ...failures].sort((one, other) => isEnd(one) - isEnd(other) || instant(one.at) - instant(other.at));
+  return [...timeline, ...failures].sort((one, other) => isEnd(one) - isEnd(other) || order(one) - order(other));
 }
 
 /** Return {spans, marks} for the band, from the timeline and the failed attempts of a task. */

@@ -9,7 +9,7 @@ import { FilterBox, STATES, asFilters, parse } from "../parts/filter_box.js";
 import { taskRow } from "../parts/task_rows.js";
 import { change, go, href } from "../router.js";
 
-const COLUMNS = [["Task", "number c-id"], ["State", "c-state"], ["What", ""], ["Group", "c-group"], ["Priority", "c-priority"],
+const COLUMNS = [["Task", "number c-id"], ["State", "c-state"], ["What", "c-what"], ["Group", "c-group"], ["Priority", "c-priority"],
   ["Detail", ""], ["Changed", "number c-time"]];
 const SIZES = [50, 100, 200];
 
