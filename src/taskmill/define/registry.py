@@ -269,10 +269,9 @@ def _links(settings: Mapping[str, Any], call: Mapping[str, Any], *, has_own_ttl:
         raise SubmissionError("every and depends_on exclude each other; give one of them")
     if call.get("max_runs") is not None and "every" not in call:
         raise SubmissionError("max_runs is for recurring tasks; set every as well")
-    cancels = settings["on_parent_expiry"] == OnParentExpiry.CANCEL
     return Links(
         on_dependency_failure=call.get("on_dependency_failure"),
-        on_parent_expiry=OnParentExpiry.CANCEL if cancels else None,
+        on_parent_expiry=None if settings["on_parent_expiry"] == OnParentExpiry.COMPLETE else OnParentExpiry.CANCEL,
         depends_on=call.get("depends_on", ()),
         ref=call.get("ref"),
         own_ttl=has_own_ttl or "ttl" in call,

@@ -43,7 +43,7 @@ class ErrorGroup(msgspec.Struct, frozen=True):
     last_at: datetime
     sample_ids: tuple[int, ...]
     """At most five of the tasks, the last to fail first."""
-    dead_letters: int
+    dead_letters: int = 0
     """The number of dead letters whose last error is of this group; ``retry_where`` returns them to the queue."""
 
 

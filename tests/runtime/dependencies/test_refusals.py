@@ -15,6 +15,7 @@ from taskmill import (
     Retention,
     SubmissionError,
 )
+from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
 from tests.runtime.dependencies.works import Works, states
 
@@ -191,3 +192,21 @@ async def test_two_replacements_that_would_wait_for_each_other_are_refused(
     assert sum(isinstance(answer, CyclicDependency) for answer in answers) == 1
     await scheduler.run_until_idle()
     assert await scheduler.tasks() == []
+
+
+async def test_a_task_past_its_deadline_has_expired_for_new_dependents_although_nothing_dispatches(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, works: Works, any_store: str
+) -> None:
+    scheduler = await taskmill_scheduler(store=any_store, domains=[works.domain])
+    note = works.note
+    late = await note.options(ttl=10).submit("late")
+    waiting = await note.options(depends_on=[late]).submit("waiting")
+    await manual_clock.advance(10)
+    (error,) = (await scheduler.dry_run([note.options(depends_on=[late]).prepare("too late")])).errors.values()
+    assert isinstance(error, DependencyFailed)
+    with pytest.raises(DependencyFailed, match="has already ended as expired") as wrong:
+        await note.options(depends_on=[late]).submit("too late")
+    assert wrong.value.id == late.id
+    anyway = await note.options(depends_on=[late], on_dependency_failure="ignore").submit("anyway")
+    assert (await anyway.record()).state == "pending"
+    assert (await waiting.record()).state == "dependency_failed"

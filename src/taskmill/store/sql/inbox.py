@@ -16,7 +16,7 @@ from taskmill.policy.dependencies import NO_NEEDS, WAITS_FOR_ITSELF, Needs, depe
 from taskmill.policy.duplicates import Holder, Name
 from taskmill.policy.inbox import Answer, InboxPlan, Keys, Superseding, plan_inbox
 from taskmill.store.sql import dependencies, expiring, families, paused_time, series
-from taskmill.store.sql.connection import Connection, encoded
+from taskmill.store.sql.connection import Connection, decode_ids, encoded, one
 from taskmill.store.sql.endings import CRON_ONLY, NO_LINK_KINDS, end_tasks
 from taskmill.store.sql.rows import EndingRow, insert_rows, read_described
 from taskmill.store.sql.statements import SQL
@@ -77,7 +77,7 @@ class Found(msgspec.Struct, gc=False):
     holders: dict[int, msgspec.Raw]
     """Descriptions of the key holders for events, by id."""
     late: list[int]
-    """Key holders whose stored deadlines have passed."""
+    """Key holders and dependencies whose stored deadlines have passed."""
 
 
 def read_holders(connection: Connection, requests: Sequence[Request], now: int, room: int) -> Found:
@@ -91,11 +91,13 @@ def read_holders(connection: Connection, requests: Sequence[Request], now: int, 
     )
     described = {holder.id: description for _, _, holder, description in holders}
     late = [holder.id for _, _, holder, _ in holders if holder.is_late]
+    if awaited := _awaited(requests):
+        late += decode_ids(one(connection, SQL["late"], encoded(list(awaited)), now))
     return Found(keys, row[2], bool(row[3]), bool(row[4]), bool(row[5]), described, late)
 
 
 def look_up(connection: Connection, requests: Sequence[Request], now: int, commit: Commit, room: int) -> Found:
-    """Read the holders of the requested keys, after ending those of them that have expired."""
+    """Read the holders of the requested keys, after ending those of them and of the dependencies that have expired."""
     connection.pass_over_lost_ids()
     found = read_holders(connection, requests, now, room)
     if found.late:
@@ -114,19 +116,23 @@ def needs_of(connection: Connection, requests: Sequence[Request], keys: Keys) ->
     """Read the states of the dependencies, and find requests whose tasks would wait for themselves."""
     if all(task.links is None for request in requests for task in request):
         return NO_NEEDS
-    wanted = {
+    circular = {
+        number: why
+        for number, request in enumerate(requests)
+        if (why := _closes_cycle(connection, request, keys.holders)) is not None
+    }
+    return Needs(dependencies.states(connection, _awaited(requests)), circular)
+
+
+def _awaited(requests: Sequence[Request]) -> set[int]:
+    """Return the ids of the stored tasks that the new ones depend on."""
+    return {
         dependency
         for request in requests
         for task in request
         for dependency in depends_on(task)
         if isinstance(dependency, int)
     }
-    circular = {
-        number: why
-        for number, request in enumerate(requests)
-        if (why := _closes_cycle(connection, request, keys.holders)) is not None
-    }
-    return Needs(dependencies.states(connection, wanted), circular)
 
 
 def _closes_cycle(connection: Connection, request: Request, holders: Mapping[Name, Holder]) -> str | None:
