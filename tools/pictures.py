@@ -54,7 +54,7 @@ PICTURES: Sequence[Picture] = (
     Picture("tasks", "tasks?filter=state:active&sort=oldest", height=820, is_dark=True),
     Picture("machine", "machine", is_dark=True),
 )
-"""The pictures in this order: the first waits until the page has seen enough; the waiting upload starts after a while."""
+"""The pictures, in this order: the first waits until the page has seen enough, and the waiting upload starts soon."""
 
 
 class Steady:
