@@ -136,7 +136,7 @@ class _Counting:
         """
         most = 0
         counted = [0] * len(spans)
-        unfinished = list(range(len(spans)))
+        unfinished: list[int] = list(range(len(spans)))
         while unfinished and (missing := wanted - _total(groups, most_of_group)) > 0:
             most = min(most + math.ceil(missing / len(unfinished)), most_of_group)
             rows = [(n, *spans[n].lane, *spans[n].in_index()) for n in unfinished]
