@@ -267,7 +267,7 @@ def test_calling_a_task_calls_the_plain_function() -> None:
     coroutine = later(None, marker)
     assert inspect.iscoroutine(coroutine)
     assert asyncio.run(coroutine) is marker
-    assert (add.__name__, add.__doc__, add.name) == ("add", "Adds.", "plain::add")
+    assert (add.__name__, add.__doc__, add.name) == ("add", "Return the sum.", "plain::add")
     assert later.name == "plain::other"
     with pytest.raises(TypeError):
         unchecked()

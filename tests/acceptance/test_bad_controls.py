@@ -44,7 +44,6 @@ Call = Callable[[], Coroutine[Any, Any, Any]]
         *(("cap", lambda value=value: Group(cap=value)) for value in BAD_CAPS),
         *(("min_slots", lambda value=value: Group(min_slots=value)) for value in BAD_MINIMUMS),
         *(("rate", lambda value=value: Group(rate=value)) for value in BAD_RATES),
-        ("min_slots", lambda: Group(cap=2, min_slots=3)),
         *(("permits", lambda value=value: RateLimit(value, 1)) for value in (0, -1, 1.5, "3", True, None, 10**7)),
         *(("burst", lambda value=value: RateLimit(1, 1, value)) for value in (0, -1, 1.5, "3", True, 10**7)),
         *(("interval", lambda value=value: RateLimit(1, value)) for value in [*BAD_DURATIONS, 0, None]),
@@ -134,7 +133,6 @@ async def test_a_wrong_rate_is_refused(scheduler: Scheduler, path: Path, value: 
 async def test_a_group_is_set_to_something_that_makes_sense(scheduler: Scheduler, path: Path) -> None:
     group = scheduler.group("g")
     await refused(path, group.set, ConfigError, "weight")
-    await refused(path, lambda: group.set(cap=2, min_slots=3), ConfigError, "min_slots")
     await refused(path, lambda: group.set(weight=2, cap=0), ConfigError, "cap")
     wrong: Any = group
     await refused(path, lambda: wrong.set(colour="red"), ConfigError, "colour")

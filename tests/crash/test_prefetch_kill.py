@@ -20,6 +20,8 @@ from tests.crash.draining_victim import domain, short
 from tests.crash.evidence import SEED, rounds_or
 
 ROUNDS = rounds_or(20)
+MOST_ROUNDS = 5 * ROUNDS
+"""A busy disk makes it rare that a process dies between a claim and the beginning of the last task."""
 BATCH = 400
 MOST_CRASHES = 3
 
@@ -60,12 +62,14 @@ def _check(file: Path, journal: Path, total: int, blamed: set[tuple[int, int]]) 
     return prefetched
 
 
-@pytest.mark.timeout(120 + 5 * ROUNDS)
+@pytest.mark.timeout(120 + 5 * MOST_ROUNDS)
 async def test_no_short_task_is_lost_or_blamed_when_its_process_is_killed(tmp_path: Path) -> None:
     file, journal, chance = tmp_path / "tasks.db", tmp_path / "journal", random.Random(SEED)
     total = prefetched = 0
     blamed: set[tuple[int, int]] = set()
-    for _ in range(ROUNDS):
+    for number in range(MOST_ROUNDS):
+        if number >= ROUNDS and prefetched:
+            break
         async with Scheduler(file, domains=[domain]) as scheduler:
             if await scheduler.count() < BATCH:
                 await scheduler.submit_many([short.prepare() for _ in range(BATCH)])

@@ -84,7 +84,7 @@ async def test_wrong_changes_are_refused_by_name(alone: Served) -> None:
         for body, word in (
             ({}, "max_concurrency, groups, rates, resume"),
             ({"groups": {"a": {"weight": -1}}}, "weight"),
-            ({"groups": {"a": {"min_slots": 3, "cap": 2}}}, "min_slots"),
+            ({"groups": {"a": {"min_slots": -1}}}, "min_slots"),
             ({"max_concurrency": 0}, "max_concurrency"),
             ({"slots": 3}, "slots"),
             ({"resume": ["a"]}, "resume"),

@@ -254,7 +254,7 @@ async def test_groups_are_listed_previewed_changed_and_paused(served: Served) ->
     await api.post("groups//resume")
     await api.refused(422, "POST", "groups/backup", json={})
     await api.refused(422, "POST", "groups/backup", json={"weight": -1})
-    await api.refused(422, "POST", "groups/backup", json={"min_slots": 3, "cap": 2})
+    await api.refused(422, "POST", "groups/backup", json={"min_slots": -1})
 
 
 async def test_domains_and_everything_are_paused_and_resumed(served: Served) -> None:

@@ -229,9 +229,8 @@ async def test_an_async_handler_that_blocks_the_loop_is_reported_once_per_place_
         await scheduler.submit_many([Submission("sleepers::blocks", {}) for _ in range(2)])
         await scheduler.run_until_idle()
     (said,) = heard.about(BLOCKED)
-    (line,) = [
-        number for number, text in enumerate(Path(__file__).read_text().splitlines(), 1) if text.endswith("# the line")
-    ]
+    lines = enumerate(Path(__file__).read_text().splitlines(), 1)
+    (line,) = [number for number, text in lines if text.endswith("  # the line that the warning names")]
     assert f"{__file__}:{line} in blocks: time.sleep(block_for)" in said
     assert "(sleepers::blocks)" in said
 
