@@ -136,7 +136,7 @@ class Session:
 
     @contextmanager
     def rehearsal(self) -> Generator[None, None, None]:
-        # SQLite writes pages of a large transaction to the log before the commit, unless it is told not to.
+        # With cache_spill on, SQLite writes pages of a large transaction to the log before the commit.
         self._run("PRAGMA cache_spill = OFF")
         try:
             yield
