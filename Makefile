@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 DEMO := .venv-demo
 DOCS_INSTALLED := $(VENV)/.installed-docs
 WORKERS ?= auto
-REPEAT ?= 10
+REPEAT ?= 20
 
 .PHONY: demo test versions laws check bench rivals crash cluster docs pictures clean help
 
@@ -56,7 +56,7 @@ check: $(INSTALLED)   ## lint, formatting and types
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 # The laws are in the files that draw examples with Hypothesis or take their seeds from tests/repetition.py.
-laws: $(INSTALLED)    ## the long run of the laws with random choices: REPEAT=10 times as many seeds and examples
+laws: $(INSTALLED)    ## the long run of the laws with random choices: REPEAT=20 times as many seeds and examples
 	TASKMILL_REPEAT=$(REPEAT) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --timeout 3600 tests/store/test_contract.py \
 		$$(grep -rl --include='test_*.py' -e 'from tests.repetition' -e 'from hypothesis' tests)
 

@@ -19,7 +19,8 @@ from typing import Any, Literal
 import pytest
 
 from taskmill.core.ports import Clock
-from tests.postgres.schemas import Schemas
+from tests.postgres.schemas import PREFIX, Schemas
+from tests.postgres.warm import kept_open
 
 ROOMS = ("acceptance", "metrics", "runtime")
 """The folders of which this is true. Others are about one engine, or about none, or ask for ``any_store``."""
@@ -104,9 +105,10 @@ def copied_as_killed(left: str | Path, copy: str | Path) -> bool:
 
 @pytest.fixture(scope="session")
 def schemas(postgres_server: str) -> Iterator[Schemas]:
-    made = Schemas(postgres_server)
-    yield made
-    made.close()
+    with kept_open(lambda address: PREFIX in address) as warm:
+        made = Schemas(postgres_server, warm)
+        yield made
+        made.close()
 
 
 _ENGINE = pytest.StashKey[Engine]()

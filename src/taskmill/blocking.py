@@ -28,7 +28,7 @@ from taskmill.model.explanation import Explanation
 from taskmill.model.filters import FilterOptions
 from taskmill.model.published import PublishedType
 from taskmill.model.records import ErrorGroup, HistoryRecord, TaskGraph, TaskRecord, TypeStats
-from taskmill.model.settings import RateLimit, Retention, RetentionLimits
+from taskmill.model.settings import RateLimit, Retention
 from taskmill.model.snapshot import Snapshot
 from taskmill.model.submission import Submission, checked_submissions
 from taskmill.scheduler import Scheduler as AsyncScheduler
@@ -37,6 +37,7 @@ from taskmill.verbs.blocking_browsing import BlockingBrowseMethods
 
 if TYPE_CHECKING:
     from taskmill.model.looking_ahead import Projection
+    from taskmill.model.settings import RetentionLimits
     from taskmill.store.opening import AnyStore
 
 R = TypeVar("R")
@@ -229,6 +230,11 @@ class Scheduler(BlockingBrowseMethods):
     def is_dispatching(self) -> bool:
         """True if this scheduler dispatches tasks now."""
         return self._scheduler.is_dispatching
+
+    @property
+    def handled_types(self) -> tuple[str, ...]:
+        """The names of the task types that have a handler here, sorted."""
+        return self._scheduler.handled_types
 
     def wait(self, id: int, timeout: Duration | None = None) -> HistoryRecord:
         """Wait until a task has ended, in this process or another."""

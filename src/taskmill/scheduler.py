@@ -20,27 +20,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from taskmill.define import worker_process
 from taskmill.define.domain import Domain, SubmitsTasks, current_scheduler
-from taskmill.errors import (
-    ConfigError,
-    InvalidState,
-    StoreError,
-)
+from taskmill.errors import ConfigError, InvalidState, StoreError
 from taskmill.model.arguments import check_arguments
 from taskmill.model.durations import Duration, milliseconds
-from taskmill.model.machine import (
-    PressureSource,
-    Resources,
-    ThrottlePolicy,
-    checked_bandwidth,
-    checked_resources,
-    checked_sources,
-)
 from taskmill.model.settings import Aging, Group, Priority, Retention, Retry
 from taskmill.verbs.components import checked_concurrency
 from taskmill.verbs.looking_ahead import LookAheadMethods
 from taskmill.verbs.running import RunMethods
 from taskmill.verbs.submitting import SubmitMethods
-from taskmill.verbs.wait_warnings import WaitWarnings
 
 if TYPE_CHECKING:
     from taskmill.core.ports import Clock, DispatchRight
@@ -50,7 +37,7 @@ if TYPE_CHECKING:
     from taskmill.model.commit import Commit
     from taskmill.model.cron import Cron, CronTuple
     from taskmill.model.io_budget import IoBudget
-    from taskmill.model.machine import Capacity
+    from taskmill.model.machine import Capacity, PressureSource, Resources, ThrottlePolicy
     from taskmill.observe.tracing import Tracing
     from taskmill.policy.io_room import IoLoad
     from taskmill.runtime.cron_tasks import CronTask
@@ -59,6 +46,7 @@ if TYPE_CHECKING:
     from taskmill.store.opening import AnyStore
 
 _LOADED_WHEN_OPENED = (
+    "taskmill.define.parameters",
     "taskmill.execute.in_threads",
     "taskmill.execute.on_loop",
     "taskmill.policy.explaining",
@@ -112,14 +100,15 @@ class Scheduler(SubmitMethods, LookAheadMethods, RunMethods):
             raise ConfigError(f"durability must be 'full' or 'process', got {durability!r}")
         if retention is not None and not isinstance(retention, Retention):
             raise ConfigError(f"retention must be a Retention or None, not {type(retention).__name__}")
-        if throttle is not None and not isinstance(throttle, ThrottlePolicy):
-            raise ConfigError(f"throttle must be a ThrottlePolicy or None, not {type(throttle).__name__}")
-        self._resources = checked_resources(resources)
         with _loading():
             from taskmill.core.clock import SystemClock
             from taskmill.define.registry import Registry, declared
+            from taskmill.model.machine import ThrottlePolicy, checked_resources
             from taskmill.runtime.settings import RunSettings
 
+            if throttle is not None and not isinstance(throttle, ThrottlePolicy):
+                raise ConfigError(f"throttle must be a ThrottlePolicy or None, not {type(throttle).__name__}")
+            self._resources = checked_resources(resources)
             self._make_watch = _make_watch(pressure, self._resources, bandwidth_limit)
             crons, domains = _declared_cron(cron, domains)
         self._registry = Registry(domains, retry=retry, ttl=default_ttl, state=state, check_process=_check_process)
@@ -187,6 +176,7 @@ class Scheduler(SubmitMethods, LookAheadMethods, RunMethods):
             from taskmill.runtime.remote_events import RemoteEvents
             from taskmill.runtime.session import DispatchSession
             from taskmill.verbs.blocking import LoopCaller
+            from taskmill.verbs.wait_warnings import WaitWarnings
 
             for module in _LOADED_WHEN_OPENED:
                 importlib.import_module(module)
@@ -342,13 +332,18 @@ def _around_attempts(middleware: object, tracing: object) -> tuple[Sequence[Midd
 
 def _make_watch(pressure: object, chosen: Resources | None, bandwidth_limit: object) -> Callable[..., Watch] | None:
     """Return a factory for the resource watch; ``None`` if nothing is to be watched."""
+    from taskmill.model.machine import Resources, checked_bandwidth, checked_sources
+
     sources, limit = checked_sources(pressure), checked_bandwidth(bandwidth_limit)
     if chosen is None and limit is not None:
         # A bandwidth limit needs measurements of the network.
         chosen = Resources()
     if chosen is None and not sources:
         return None
-    from taskmill.resources.watch import ResourceWatch
+    from taskmill.resources.watch import BANDWIDTH, ResourceWatch
+
+    if limit is not None and any(source.name == BANDWIDTH for source in sources):
+        raise ConfigError(f"bandwidth_limit is the pressure source {BANDWIDTH!r}; give yours another name")
 
     def make(clock: Clock, load: IoLoad, known: Capacity, changed: Callable[[], None]) -> Watch:
         return ResourceWatch(

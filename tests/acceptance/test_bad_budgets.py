@@ -221,6 +221,14 @@ def test_a_wrong_setting_about_the_machine_is_refused_by_name(name: str, value: 
         Scheduler(**settings)
 
 
+@pytest.mark.one_engine("it is refused before the store is asked")
+def test_no_source_of_pressure_may_have_the_name_of_the_bandwidth_limit() -> None:
+    # The snapshot has one number for each name: one of the two would be lost, and its pressure would not count.
+    with pytest.raises(ConfigError, match="bandwidth"):
+        Scheduler(pressure=[Pressure("bandwidth", calm)], bandwidth_limit=1_000, resources=Resources(sampler=Sampler()))
+    Scheduler(pressure=[Pressure("bandwidth", calm)])
+
+
 @pytest.mark.parametrize(
     "settings",
     [

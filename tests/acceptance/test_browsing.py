@@ -24,7 +24,7 @@ def _domain() -> tuple[Domain, Any]:
 
 
 async def test_a_search_stops_early_and_continues_where_it_stopped(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("taskmill.verbs.browsing.MOST_SEARCHED", 20)
+    monkeypatch.setattr("taskmill.model.browsing.MOST_SEARCHED", 20)
     work, do = _domain()
     async with Scheduler(path, domains=[work], durability="process") as scheduler:
         handles = await scheduler.submit_many(

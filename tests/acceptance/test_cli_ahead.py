@@ -42,6 +42,14 @@ def test_simulate_shows_both_settings_side_by_side(here: Here, template: Path) -
     assert document["before"]["starts"]
 
 
+def test_simulate_without_settings_shows_one_run_and_how_to_compare(here: Here, template: Path) -> None:
+    lines = here("simulate", template).splitlines()
+    assert lines[0].split() == ["now"]
+    assert any(line.startswith("tasks started") for line in lines)
+    assert lines[-1].startswith("to compare, add settings to try: --slots 16")
+    assert lines[-1].endswith("taskmill simulate --help lists them")
+
+
 def test_simulate_replays_the_past_and_draws_a_picture(here: Here, template: Path, tmp_path: Path) -> None:
     picture = tmp_path / "run.svg"
     here("simulate", template, "--slots", 1, "--replay", "1d", "--svg", picture)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import shlex
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,14 @@ def test_show_shows_each_attempt_with_its_error(here: Here, template: Path) -> N
     assert lines.count("ValueError: first line") == 2
     assert not any("Traceback" in line for line in lines)
     assert "went wrong" not in here("show", template, 1)
+
+
+def test_show_names_the_commands_that_help_as_they_can_be_pasted(here: Here, template: Path) -> None:
+    facts = dict(line.split("  ", 1) for line in here("show", template, 3).splitlines() if "taskmill " in line)
+    commands = {name: shlex.split(command)[1:] for name, command in facts.items()}
+    assert set(commands) == {"tracebacks", "run it again"}
+    assert "Traceback" in here(*commands["tracebacks"])
+    assert "in the queue again" in here(*commands["run it again"])
 
 
 def test_errors_says_when_nothing_went_wrong(here: Here, template: Path) -> None:

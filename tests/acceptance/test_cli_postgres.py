@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -12,6 +13,7 @@ from taskmill.cli.commands import SUMMARIES
 from taskmill.cli.store_file import shown
 from taskmill.cron import Cron
 from tests.acceptance.command_line import Here, taskmill
+from tests.acceptance.terminal import heard, started
 
 domain = Domain("d")
 
@@ -100,3 +102,13 @@ def test_no_command_tells_a_password(here: Here, postgres_store: str) -> None:
         told = str(here.answer(name, secret))
         assert "se-cret" not in told
         assert "postgresql://taskmill@/" in told, name
+
+
+def test_run_names_the_database_without_a_password(postgres_store: str, tmp_path: Path) -> None:
+    secret = postgres_store.replace("taskmill@", "taskmill:se-cret@")
+    (tmp_path / "app.py").write_text(f"from taskmill import Scheduler\nscheduler = Scheduler({secret!r})\n")
+    with started(tmp_path, "run", "app:scheduler") as process:
+        said = heard(process, "is dispatching")
+    assert "app:scheduler is dispatching postgresql://taskmill@/" in said
+    assert "0 task types, 8 slots" in said
+    assert "se-cret" not in said

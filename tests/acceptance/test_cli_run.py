@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from taskmill import Ending, HistoryRecord, Scheduler, Status, Submission, blocking
-from tests.acceptance.command_line import Here, taskmill
-from tests.acceptance.terminal import heard, started, write_app
+from tests.acceptance.command_line import Here, read_terminal, taskmill
+from tests.acceptance.terminal import heard, needs_a_terminal, started, write_app
 from tests.both_engines import Engine
 
 pytestmark = pytest.mark.timeout(40)
@@ -92,6 +92,24 @@ def test_run_works_off_what_other_processes_submit_and_stops_on_sigterm(here: He
     assert interrupted.retries == 0
 
 
+def test_the_first_line_names_the_store_and_counts_types_and_slots(here: Here, app: Path, engine: Engine) -> None:
+    with running(app) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        store = here.answer("doctor", app / "tasks.db")["facts"]["store"]
+    assert first == (
+        f"app:scheduler is dispatching {store}: 2 task types, 8 slots (process {process.pid}); Ctrl-C stops it\n"
+    )
+    assert store.startswith("postgresql://") if engine.is_postgres else store.endswith("tasks.db")
+    submit(app, Submission("work::add", {"a": 2, "b": 3}))
+    with running(app, "--json") as process:
+        assert process.stdout is not None
+        started = json.loads(process.stdout.readline())
+        assert json.loads(heard(process, "TaskCompleted"))["result"] == 5
+    assert started["event"] == "started"
+    assert (started["store"], started["types"], started["slots"]) == (store, 2, 8)
+
+
 @pytest.mark.one_engine("a file has one dispatcher, a database has many")
 def test_a_second_one_learns_which_process_dispatches_the_file(app: Path) -> None:
     with blocking.Scheduler(app / "tasks.db") as first, first.running():
@@ -151,6 +169,33 @@ def test_a_second_signal_exits_at_once(app: Path, engine: Engine) -> None:
             assert asyncio.run(_record(app, waiting)).attempt == 2
 
 
+@pytest.mark.parametrize("option", ["--verbose", "--json"])
+def test_a_signal_stops_it_also_when_the_reader_of_its_output_has_ended(app: Path, option: str) -> None:
+    with running(app, option) as process:
+        heard(process, "app:scheduler")
+        assert process.stdout is not None
+        process.stdout.close()
+        (added,) = submit(app, Submission("work::add", {"a": 2, "b": 3}))
+        with blocking.Scheduler(app / "tasks.db") as onlooker:
+            onlooker.wait(added, timeout=30)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+
+
+@needs_a_terminal
+@pytest.mark.parametrize("options", [[], ["--plain"]])
+def test_a_signal_stops_it_also_when_its_terminal_was_closed(app: Path, options: list[str]) -> None:
+    end, other = os.openpty()
+    with started(app, "run", "app:scheduler", *options, stdin=other, stdout=other) as process:
+        os.close(other)
+        seen = ""
+        while "is dispatching" not in seen:
+            seen += read_terminal(end)
+        os.close(end)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+
+
 BLOCKING_MODULE = """
 from taskmill import Domain
 from taskmill.blocking import Scheduler
@@ -190,7 +235,7 @@ def test_a_standby_takes_over(app: Path) -> None:
     with running(app) as first:
         heard(first, "is dispatching")
         with running(app, "--standby") as second:
-            heard(second, "is standing by")
+            assert "tasks.db" in heard(second, "is standing by")
             first.send_signal(signal.SIGTERM)
             assert first.wait(30) == 0
             heard(second, "is dispatching")

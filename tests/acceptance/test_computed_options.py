@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from taskmill import Context, Domain, Priority, Scheduler, Submission
+import pytest
+
+from taskmill import ConfigError, Context, Domain, IoBudget, Priority, Scheduler, Submission, SubmissionError
 from tests.acceptance.test_arguments import Point
 
 
@@ -84,6 +86,54 @@ async def test_an_option_of_the_call_beats_a_computed_one() -> None:
         assert (record.key, record.group, record.priority) == ("mine", "ours", 7)
         record = await (await work.submit(1)).record()
         assert (record.key, record.group, record.priority) == ("k1", "g1", 1)
+
+
+async def test_a_function_is_not_called_for_an_option_of_the_call() -> None:
+    domain = Domain("beaten")
+
+    def size_of(a: int) -> IoBudget:
+        raise FileNotFoundError(a)
+
+    @domain.task(io=size_of, tags=lambda a: {"a": str(a)})
+    async def work(a: int) -> None: ...
+
+    async with Scheduler(domains=[domain]):
+        record = await (await work.options(io=None, tags={"b": "2"}).submit(1)).record()
+        assert (record.io, record.tags) == (None, {"a": "1", "b": "2"})
+        with pytest.raises(SubmissionError, match="computing io"):
+            await work.submit(1)
+
+
+async def test_further_parameters_of_a_function_keep_their_defaults_and_the_rest_is_passed_by_name() -> None:
+    domain = Domain("further")
+
+    @domain.task(
+        key=lambda path, prefix="p": f"{prefix}:{path}",
+        label=lambda path, **rest: f"{path} {rest}",
+        group=lambda **all: ",".join(all),
+    )
+    async def work(path: str, size: int = 3, *, mode: str = "fast") -> None: ...
+
+    @domain.task(key=str)
+    async def plain(n: int) -> None: ...
+
+    async with Scheduler(domains=[domain]):
+        record = await (await work.submit("a")).record()
+        assert record.key == "p:a"
+        assert record.label == "a {'size': 3, 'mode': 'fast'}"
+        assert record.group == "path,size,mode"
+        assert (await (await plain.submit(5)).record()).key == "5"
+
+
+@pytest.mark.one_engine("nothing is submitted")
+async def test_a_coroutine_function_cannot_compute_an_option() -> None:
+    async def later(a: int) -> str:
+        return str(a)
+
+    async def work(a: int) -> None: ...
+
+    with pytest.raises(ConfigError, match="key must be a plain function"):
+        Domain("later").task(key=later)(work)  # type: ignore[arg-type]
 
 
 async def test_key_true_is_equal_for_equal_arguments_however_they_are_said() -> None:

@@ -42,10 +42,9 @@ from taskmill import (
     TypeStats,
 )
 from taskmill.cli import parser
-from taskmill.define.domain import DomainOptions, TypeOptions
 from taskmill.model.explanation import Reason
 from taskmill.model.filters import FilterOptions
-from taskmill.model.submission import CallOptions
+from taskmill.model.options import CallOptions, DomainOptions, TypeOptions
 
 pytestmark = pytest.mark.one_engine("a page names its own store, as a reader would")
 
@@ -142,8 +141,8 @@ def test_the_program_of_a_page_runs(page: Path, tmp_path: Path) -> None:
         _run(["page.py"], tmp_path)
         if list(tmp_path.glob("*.db")):  # a reader runs it again, with the file that it has left behind
             _run(["page.py"], tmp_path)
-    for module in {block.file.removesuffix(".py") for block in blocks if block.file} - set(tests):
-        _run(["-c", f"import {module}"], tmp_path)
+    for file in {block.file for block in blocks if block.file} - set(tests):
+        _run(["-c", f"import {file.removesuffix('.py')}"], tmp_path)
     if tests:
         said = _run(["-m", "pytest", "-p", "no:cacheprovider", *PYTEST_SETTINGS, *tests], tmp_path)
         assert "passed" in said
@@ -185,7 +184,7 @@ def _run(arguments: list[str], folder: Path) -> str:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"

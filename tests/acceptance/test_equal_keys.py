@@ -33,6 +33,25 @@ class Basket:
     prices: dict[str, int] = field(default_factory=dict)
 
 
+@dataclass
+class Place:
+    city: str
+    path: Path = Path("maps")
+    floor: int = 0
+
+
+class PlaceStruct(msgspec.Struct):
+    city: str
+    path: Path = Path("maps")
+    floor: int = 0
+
+
+class PlaceModel(BaseModel):
+    city: str
+    path: Path = Path("maps")
+    floor: int = 0
+
+
 class Shelf(msgspec.Struct, rename="camel"):
     top_row: frozenset[str]
     by_size: dict[str, Any] = {}
@@ -141,3 +160,13 @@ async def test_a_process_without_the_handler_derives_the_same_key(tmp_path: Path
         by_name = await elsewhere.submit(Submission("far::work", {"names": {"b": 2, "a": 1}}))
         prepared = await elsewhere.submit(work.prepare({"b": 2, "a": 1}, FRUIT))
     assert {by_name.id, prepared.id} == {own.id}
+
+
+@pytest.mark.parametrize("kind", [Place, PlaceStruct, PlaceModel])
+@pytest.mark.parametrize("key", [True, ("value",)])
+async def test_a_field_left_to_its_default_does_not_change_the_key(kind: Any, key: Any) -> None:
+    task = _task(list[kind], key)
+    async with Scheduler(domains=[task.domain]) as scheduler:
+        whole = await task.submit([kind(city="Bern")])
+        by_name = await scheduler.submit(Submission("d::work", {"value": [{"city": "Bern"}]}))
+    assert by_name.id == whole.id

@@ -78,8 +78,8 @@ async def test_a_handler_is_called_as_a_plain_function() -> None:
     assert await ship(ctx, "book") == "book 2 db"
     assert [(each.fraction, each.message, each.done_bytes) for each in ctx.reported] == [
         (0.5, "packed", None),
-        (0.0, None, 0),
-        (0.4, None, 4),
+        (0.0, "packed", 0),
+        (0.4, "packed", 4),
     ]
     assert ctx.moved == IoBudget(disk_write=7, net_tx=1)
     assert ctx.saved == {"step": 5}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -177,7 +178,7 @@ async def test_clocks_take_a_text_and_jump_both_ways() -> None:
     await clock.jump("1h")
     await clock.jump("-1h30m")
     assert clock.now() == start - timedelta(minutes=20)
-    for wrong in ("10 parsecs", "--1h", None, True):
+    for wrong in ("10 parsecs", "--1h", None, True, math.nan, math.inf, -math.inf):
         with pytest.raises(ConfigError, match="duration"):
             await clock.jump(wrong)  # type: ignore[arg-type]
 

@@ -47,11 +47,18 @@ LOADED_LATER = {
     "testing",
 }
 NAMED_BY_FEW = {
+    "taskmill.core.logs",
+    "taskmill.define.kept_values",
+    "taskmill.define.parameters",
+    "taskmill.define.pydantic_models",
     "taskmill.define.settings",
+    "taskmill.define.unstorable",
     "taskmill.model.attempt",
+    "taskmill.model.browsing",
     "taskmill.model.cron",
     "taskmill.model.explanation",
     "taskmill.model.looking_ahead",
+    "taskmill.model.machine",
     "taskmill.model.snapshot",
     "taskmill.model.task",
 }

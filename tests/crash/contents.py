@@ -25,7 +25,10 @@ class Contents:
         self.load: dict[tuple[str, str, str], int] = {}
         self.sequence = 0
         self.integrity = "ok"
-        self.begun = {(id, attempt) for id, attempt, _ in beginnings_in(Path(f"{file}-dispatch").read_bytes())}
+        # A process that is killed early enough has not created the lock file.
+        lock = Path(f"{file}-dispatch")
+        beginnings = beginnings_in(lock.read_bytes()) if lock.exists() else []
+        self.begun = {(id, attempt) for id, attempt, _ in beginnings}
         """The tokens of prefetched tasks that are known to have begun."""
         copy = scratch / "copy.db"
         for suffix in ("", "-wal"):

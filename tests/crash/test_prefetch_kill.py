@@ -19,7 +19,7 @@ from tests.crash.children import ROOT
 from tests.crash.draining_victim import domain, short
 from tests.crash.evidence import SEED, rounds_or
 
-ROUNDS = rounds_or(20)
+ROUNDS = rounds_or(8)
 MOST_ROUNDS = 5 * ROUNDS
 """A busy disk makes it rare that a process dies between a claim and the beginning of the last task."""
 BATCH = 400

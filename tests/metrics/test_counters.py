@@ -232,7 +232,7 @@ async def test_transactions_and_syncs_are_measured(taskmill_scheduler: Scheduler
 
     scheduler = await taskmill_scheduler(store=any_store, domains=[domain])
     scrape = Scrape(scheduler)
-    await asyncio.gather(*(scheduler.set_priority(n, 0) for n in range(20)), return_exceptions=True)
+    await asyncio.gather(*(scheduler.pause_recurring(n) for n in range(20)), return_exceptions=True)
     assert scrape("taskmill_store_commit_batch_size_sum") == 20
     assert scrape("taskmill_store_commit_batch_size_count") < 20, "requests of one moment share a transaction"
     await work.submit(1)

@@ -181,7 +181,7 @@ async def test_a_scrape_needs_neither_the_loop_nor_the_store(tmp_path: object) -
 
 
 async def test_scraping_all_the_time_disturbs_nothing(tmp_path: object, engine: Engine) -> None:
-    domain, count = Domain("d"), engine.fewer(1000)
+    domain, count = Domain("d"), engine.fewer(500)
 
     @domain.task
     async def work(n: int) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import random
 import sqlite3
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -141,12 +142,11 @@ async def _control(scheduler: Scheduler, chance: random.Random) -> None:
 
 def leave_running(file: Path) -> list[int]:
     """Make it look as if the dispatcher was killed: mark some pending tasks as running."""
-    with sqlite3.connect(file) as connection:
+    with closing(sqlite3.connect(file)) as connection, connection:
         rows = connection.execute(
             "UPDATE taskmill_task SET status = 'running', attempt = attempt + 1, started_at = created_at"
             " WHERE id IN (SELECT id FROM taskmill_task WHERE status = 'pending' AND stop IS NULL LIMIT 3) RETURNING id"
         ).fetchall()
-    connection.close()
     return [id for (id,) in rows]
 
 

@@ -9,7 +9,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from taskmill.moving import Step, move
@@ -18,6 +18,7 @@ from taskmill.store.postgres.endpoint import PostgresEndpoint
 from taskmill.store.sqlite.endpoint import SqliteEndpoint
 
 BATCH_ROWS = 25
+NEVER = 0
 
 
 class Fate:
@@ -48,14 +49,15 @@ def tell(step: Step) -> None:
     print(step.phase, step.table, step.done, step.total, flush=True)
 
 
-def main(source: str, target: str, moments: int) -> None:
+def decide(moments: int, set_attribute: Callable[[object, str, Any], None]) -> Fate:
+    """Let the moves of this process count their moments, and kill it at the last."""
     fate = Fate(moments)
     for kind in (SqliteEndpoint, PostgresEndpoint):
-        kind.writing = doomed(fate, kind.writing)  # type: ignore[method-assign]
-    journey.BATCH_ROWS = BATCH_ROWS
-    move(source, target, watch=tell)
-    print("passed", fate.passed, flush=True)
+        set_attribute(kind, "writing", doomed(fate, kind.writing))
+    set_attribute(journey, "BATCH_ROWS", BATCH_ROWS)
+    return fate
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    decide(int(sys.argv[3]), setattr)
+    move(sys.argv[1], sys.argv[2], watch=tell)

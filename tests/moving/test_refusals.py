@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -125,14 +126,13 @@ def test_a_server_that_cannot_be_reached_leaves_the_source_as_it_is(file: Path, 
 
 
 def test_another_schema_is_told_apart_from_this_one(file: Path, postgres_store: str, book: Book) -> None:
-    with sqlite3.connect(file) as connection:
+    with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("INSERT INTO taskmill_schema VALUES (99, 'later')")
     with pytest.raises(SchemaTooNew, match=r"has schema 99.*upgrade taskmill"):
         move(file, postgres_store)
-    with sqlite3.connect(file) as connection:
+    with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("DELETE FROM taskmill_schema")
         connection.execute("INSERT INTO taskmill_schema VALUES (0, 'earlier')")
-    connection.close()
     with pytest.raises(StoreError, match=r"has schema 0, .*upgrade it with `taskmill status .*`, then run"):
         move(file, postgres_store)
 
@@ -162,10 +162,9 @@ def test_without_the_extra_it_says_which_to_install(file: Path, tmp_path: Path) 
 
 def test_a_row_that_postgresql_cannot_hold_is_named(file: Path, postgres_store: str, book: Book) -> None:
     filled(file, book, 1, size=20)
-    with sqlite3.connect(file) as connection:
+    with closing(sqlite3.connect(file)) as connection, connection:
         (id,) = connection.execute("SELECT max(id) FROM taskmill_task").fetchone()
         connection.execute("UPDATE taskmill_task SET label = 'a' || char(0) || 'b' WHERE id = ?", (id,))
-    connection.close()
     before = rows_of(file)
     with pytest.raises(StoreCorrupt, match=rf"cannot hold a row of taskmill_task \(id {id}\)"):
         move(file, postgres_store)
@@ -255,8 +254,7 @@ def test_a_source_is_opened_as_it_was_only_if_its_target_is_said_to_be_lost(
 
 def test_a_move_that_an_older_taskmill_began_is_left_to_it(file: Path, postgres_store: str) -> None:
     _break_off(file, postgres_store)
-    with sqlite3.connect(file) as connection:
+    with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("UPDATE taskmill_schema SET version = version - 1")
-    connection.close()
     with pytest.raises(StoreError, match="an older taskmill began to move it"):
         move(file, postgres_store)

@@ -22,6 +22,7 @@ from tests.moving.everything import (
     scheduler_on,
     work,
 )
+from tests.repetition import seeds
 
 REACHED = (
     "task",
@@ -49,7 +50,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "tasks.db"
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", seeds(1))
 def test_a_queue_that_went_to_postgresql_and_back_is_the_same(
     file: Path, postgres_store: str, book: Book, seed: int
 ) -> None:

@@ -99,7 +99,7 @@ async def test_beginnings_are_written_and_read_byte_for_byte(
     windows: ModuleType, database: str, opened: Opened
 ) -> None:
     lock = await windows.acquire(database)
-    lock.note_beginning((NEWLINES, 26, 10))
+    lock.note_beginnings([(NEWLINES, 26, 10)])
     assert lock.beginnings() == [(NEWLINES, 26, 10)]
     assert windows.holder(database) == str(os.getpid()), "the header is still readable"
     lock.release()

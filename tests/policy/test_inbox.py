@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from taskmill.errors import DuplicateTask, SubmissionError
 from taskmill.model.status import OnDuplicate, Status
+from taskmill.model.submission import Stored
 from taskmill.model.task import NewTask
 from taskmill.policy.duplicates import Holder
 from taskmill.policy.inbox import InboxPlan, Keys, Superseding, plan_inbox
@@ -220,7 +221,7 @@ def test_a_refusal_names_the_holder_even_if_both_came_together() -> None:
 def test_within_one_request_the_last_submission_of_a_key_wins() -> None:
     first, last = (new_task("a", 1, OnDuplicate.SKIP, payload) for payload in ("first", "last"))
     store = Store()
-    assert store.put([[first, last]]) == [[(1, "inserted", None), (1, "inserted", None)]]
+    assert store.put([[first, last]]) == [[Stored(1, "inserted"), Stored(1, "inserted")]]
     assert [row.task.payload for row in store.rows.values()] == ["last"]
 
 

@@ -14,7 +14,10 @@ import psycopg
 from psycopg import sql
 
 from taskmill.store.postgres.migrate import migrate
+from tests.postgres.warm import WarmSessions
 
+PREFIX = "taskmill_engine_"
+"""The beginning of the names of these schemas."""
 USED_UP = 2000
 """Rows after which a schema is dropped: dead rows slow it down, and all tests should find the same speed."""
 
@@ -30,10 +33,13 @@ def drop_schema(connection: psycopg.Connection[tuple[object, ...]], schema: str)
 class Schemas:
     """The schemas of one process of the run."""
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: str, warm: WarmSessions) -> None:
         self._server = server
+        self._warm = warm
         self._numbers = itertools.count(1)
         self._ready: list[str] = []
+        self._filling: dict[tuple[str, str], bytes] = {}
+        """The statements that fill a schema with the rows of another; they are put together once."""
         self._connection = psycopg.connect(server, autocommit=True)
         self._connection.execute("SET client_min_messages = warning")
         self._pristine = self._made()
@@ -65,18 +71,22 @@ class Schemas:
         row = self._connection.execute(rows.format(sql.Identifier(schema))).fetchone()
         # A node that has not left may still be running, and would disturb the next test.
         if row is None or row[0] or row[1] > USED_UP:
-            drop_schema(self._connection, schema)
+            self._drop(schema)
         else:
             self._fill(schema, self._pristine)
             self._ready.append(schema)
 
     def close(self) -> None:
         for schema in (self._pristine, *self._ready):
-            drop_schema(self._connection, schema)
+            self._drop(schema)
         self._connection.close()
 
+    def _drop(self, schema: str) -> None:
+        self._warm.end(self.address(schema))
+        drop_schema(self._connection, schema)
+
     def _made(self) -> str:
-        schema = f"taskmill_engine_{os.getpid()}_{next(self._numbers)}"
+        schema = f"{PREFIX}{os.getpid()}_{next(self._numbers)}"
         self._connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
         with psycopg.connect(self.address(schema), autocommit=True) as connection:
             connection.execute("SET client_min_messages = warning")
@@ -85,6 +95,11 @@ class Schemas:
 
     def _fill(self, schema: str, source: str) -> None:
         """Replace its rows by those of the other schema, in one round trip to the server."""
+        if (schema, source) not in self._filling:
+            self._filling[schema, source] = self._script(schema, source)
+        self._connection.execute(self._filling[schema, source])
+
+    def _script(self, schema: str, source: str) -> bytes:
         words = {"schema": sql.Identifier(schema), "source": sql.Identifier(source)}
         rows = sql.SQL(
             "DELETE FROM {schema}.{name};"
@@ -97,4 +112,4 @@ class Schemas:
             steps.append(place.format(name=sql.Identifier(sequence), place=place_of, **words))
         # The other schema may be in use.
         all_at_once = sql.SQL("BEGIN ISOLATION LEVEL REPEATABLE READ; {} COMMIT")
-        self._connection.execute(all_at_once.format(sql.SQL("").join(steps)))
+        return all_at_once.format(sql.SQL("").join(steps)).as_bytes(self._connection)

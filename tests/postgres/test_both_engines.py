@@ -8,6 +8,8 @@ import psycopg
 import pytest
 
 from taskmill import Domain, Scheduler
+from taskmill.core.clock import SystemClock
+from taskmill.store.postgres.store import PostgresStore
 from tests.both_engines import Engine, name_of
 from tests.postgres.schemas import Schemas
 
@@ -67,3 +69,37 @@ async def test_a_path_is_one_store_and_each_memory_another(engine: Engine, tmp_p
             await scheduler.submit(work.prepare(1))
     assert counts == [1, 2, 3, 0, 0]
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_the_next_store_takes_over_the_sessions_and_nothing_else_of_the_last(schemas: Schemas) -> None:
+    schema = schemas.take()
+    address = schemas.address(schema)
+
+    async def session() -> tuple[int, object]:
+        store = PostgresStore(address, "full", SystemClock())
+        await store.open()
+        writing = store._writer.session
+        assert writing is not None
+        found = writing.raw
+        for setting in ("enable_seqscan", "synchronous_commit", "taskmill.odd"):
+            told = found.execute("SELECT current_setting(%s, true)", (setting,)).fetchone()
+            assert told in [("off",), ("on",), ("",), (None,)], "the odd value of the last store is gone"
+        number = found.info.backend_pid
+        found.execute("SET taskmill.odd = 'odd'")
+        found.execute("LISTEN odd")
+        found.execute("SELECT pg_advisory_lock(7)")
+        await store.close()
+        assert found.closed
+        with pytest.raises(psycopg.OperationalError):
+            found.execute("SELECT 1")
+        return number, found
+
+    first, again = await session(), await session()
+    assert first[0] == again[0], "the session is the same"
+    assert first[1] is not again[1], "the connection is another"
+    with psycopg.connect(address, autocommit=True) as connection:
+        locks = connection.execute("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND pid = %s", (first[0],))
+        assert locks.fetchall() == []
+        connection.execute("SELECT pg_terminate_backend(%s, 5000)", (first[0],))
+    assert (await session())[0] != first[0], "a session that the server has ended is not used"
+    schemas.give_back(schema)

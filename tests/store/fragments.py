@@ -16,5 +16,6 @@ FRAGMENTS = {
     "expired_among",
     "expired_load",
     "has_expired",
+    "tag_values_unexpired",
     "with_expired",
 }

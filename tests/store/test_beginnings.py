@@ -12,12 +12,13 @@ async def test_the_next_dispatcher_finds_the_last_beginnings_until_it_writes_its
     database, number = tmp_path / "tasks.db", MOST_BEGINNINGS + 3
     Path(f"{database}-wal").touch()
     first = await acquire(str(database))
-    for id in range(1, number + 1):
-        first.note_beginning((id, 1, id))
+    for id in range(1, number - 4):
+        first.note_beginnings([(id, 1, id)])
+    first.note_beginnings([(id, 1, id) for id in range(number - 4, number + 1)])
     first.release()
     second = await acquire(str(database))
     assert sorted(second.beginnings()) == [(id, 1, id) for id in range(4, number + 1)]
-    second.note_beginning((7, 2, 9))
+    second.note_beginnings([(7, 2, 9)])
     assert second.beginnings() == [(7, 2, 9)]
     second.release()
 
@@ -30,7 +31,7 @@ async def test_a_released_lock_writes_into_no_other_file(tmp_path: Path) -> None
     lock.release()
     opened = os.open(other, os.O_CREAT | os.O_RDWR)
     os.dup2(opened, descriptor)
-    lock.note_beginning((1, 1, 1))
+    lock.note_beginnings([(1, 1, 1)])
     os.close(descriptor)
     if opened != descriptor:
         os.close(opened)

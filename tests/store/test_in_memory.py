@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import sqlite3
 
 import pytest
 
 from taskmill import Domain, Scheduler
 from taskmill.store.sqlite import migrate as migrating
 from taskmill.store.sqlite.connection import MEMORY, Connection, connect
+from taskmill.store.sqlite.store import LastingMemory
+from taskmill.testing import ManualClock
 
 
 def _contents(connection: Connection) -> list[str]:
@@ -42,3 +46,16 @@ async def test_schedulers_in_memory_share_no_tasks() -> None:
             assert await other.tasks() == []
             assert (await other.submit(work.prepare())).id == first.id == 1
         assert len(await one.tasks()) == 1
+
+
+async def test_a_lasting_memory_keeps_its_data_when_closed_and_closes_its_connection_when_it_goes() -> None:
+    store = LastingMemory(ManualClock())
+    for _ in range(2):
+        await store.open()
+        await store.close()
+    connection = store._connection
+    assert connection.execute("SELECT count(*) FROM taskmill_task").fetchone() == (0,)
+    del store
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")

@@ -12,6 +12,7 @@ import pytest
 
 import taskmill
 from tests.acceptance.test_docs import PAGES, _program, blocks_of, name_of
+from tests.typing.conftest import KeptCache
 
 SOURCE = Path(taskmill.__file__).parents[1]
 FOUND = re.compile(r"^(?P<file>[^:]+):(?P<line>\d+): error: (?P<message>.+)$", re.MULTILINE)
@@ -60,12 +61,13 @@ def _checked(folder: Path, cache: Path) -> str:
 
 
 @pytest.mark.timeout(400)
-def test_every_page_passes_mypy_in_strict_mode(tmp_path: Path) -> None:
+def test_every_page_passes_mypy_in_strict_mode(tmp_path: Path, kept_cache: KeptCache) -> None:
     pages = _written(tmp_path)
+    cache = kept_cache("mypy_pages")
     assert len(set(pages.values())) > 20
     wrong = [
         f"{name_of(pages[folder.name + '/' + found['file']])}:{found['line']} ({found['file']}): {found['message']}"
         for folder in sorted({(tmp_path / name).parent for name in pages})
-        for found in FOUND.finditer(_checked(folder, tmp_path / "cache"))
+        for found in FOUND.finditer(_checked(folder, cache))
     ]
     assert not wrong, "\n".join(["the documentation has type errors:", *wrong])

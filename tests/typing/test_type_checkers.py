@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import taskmill
+from tests.typing.conftest import KeptCache
 
 HERE = Path(__file__).parent
 SOURCE = Path(taskmill.__file__).parents[1]
@@ -25,7 +26,7 @@ Found = dict[str, dict[int, str]]
 """The reported errors: file name → line → message."""
 
 
-def _mypy(folder: Path) -> Found:
+def _mypy(folder: Path, kept_cache: KeptCache) -> Found:
     done = subprocess.run(
         [
             sys.executable,
@@ -35,7 +36,7 @@ def _mypy(folder: Path) -> Found:
             "--config-file=",
             "--python-version=3.11",
             "--output=json",
-            f"--cache-dir={folder / 'mypy'}",
+            f"--cache-dir={kept_cache('mypy_calls')}",
             ACCEPTED,
             *REJECTED,
         ],
@@ -55,7 +56,7 @@ def _mypy(folder: Path) -> Found:
     return found
 
 
-def _pyright(folder: Path) -> Found:
+def _pyright(folder: Path, _kept_cache: KeptCache) -> Found:
     # Pyright checks only files below the folder of its settings.
     for file in (ACCEPTED, *REJECTED):
         shutil.copy(file, folder)
@@ -85,12 +86,12 @@ def _pyright(folder: Path) -> Found:
     return found
 
 
-CHECKERS: dict[str, Callable[[Path], Found]] = {"mypy": _mypy, "pyright": _pyright}
+CHECKERS: dict[str, Callable[[Path, KeptCache], Found]] = {"mypy": _mypy, "pyright": _pyright}
 
 
 @pytest.fixture(scope="module", params=sorted(CHECKERS))
-def reported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Found:
-    return CHECKERS[request.param](tmp_path_factory.mktemp(request.param))
+def reported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, kept_cache: KeptCache) -> Found:
+    return CHECKERS[request.param](tmp_path_factory.mktemp(request.param), kept_cache)
 
 
 def test_right_calls_are_accepted_with_the_handlers_types(reported: Found) -> None:

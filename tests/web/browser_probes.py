@@ -12,6 +12,12 @@ TOO_WIDE = """() => {
 }"""
 """The elements that make the page wider than the window."""
 
+BROKEN_FIGURES = """() => [...document.querySelectorAll(".figure b")].filter(node => {
+    node.textContent = "118 ms";
+    return node.getBoundingClientRect().height > 1.5 * parseFloat(getComputedStyle(node).fontSize);
+}).length"""
+"""The number of large figures in which a value such as ``118 ms`` takes two lines."""
+
 PLACES = """() => [...document.querySelectorAll(".state-tile, .card")].map(node => {
     const { x, y } = node.getBoundingClientRect();
     return [Math.round(x), Math.round(y)];

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 import taskmill.web
 from tests.web.browser import Open, Site, fill, restore, started, upload, watch, watch_both
-from tests.web.browser_probes import BRIGHTNESS, CONTRASTS, NAMELESS, NO_POLLING, PLACES, TOO_WIDE
+from tests.web.browser_probes import BRIGHTNESS, BROKEN_FIGURES, CONTRASTS, NAMELESS, NO_POLLING, PLACES, TOO_WIDE
 
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 VIEWS = ("overview", "tasks", "groups", "schedules", "machine", "errors", "nodes", "system")
@@ -444,6 +444,16 @@ def test_nothing_is_wider_than_the_window(site: Site, look: Open) -> None:
         for view in (*VIEWS, f"task/{ids['waiting']}", f"task/{ids['gone']}"):
             one.show(view)
             assert page.evaluate(TOO_WIDE) == [], (view, width)
+
+
+def test_a_figure_and_its_unit_stay_on_one_line(site: Site, look: Open) -> None:
+    fill(site)
+    page = look().open(site)
+    expect(page.locator(".figure b").first).to_be_visible()
+    for width in (360, 1280):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate(BROKEN_FIGURES) == 0, width
+        assert page.evaluate(TOO_WIDE) == [], width
 
 
 def test_the_system_chooses_between_light_and_dark(site: Site, look: Open) -> None:

@@ -15,7 +15,8 @@ import pytest
 
 from taskmill import Scheduler
 from taskmill.web import PageServer, page_server
-from taskmill.web.stream import MOST_AT_ONCE, event_json
+from taskmill.web.backend import Backend
+from taskmill.web.stream import MOST_AT_ONCE, RETRY_MS, Stream, event_json
 from tests.web.client import BEARER, TOKEN
 from tests.web.conftest import Served, page_of
 from tests.web.service import lose, scheduler_of, send
@@ -125,6 +126,21 @@ async def test_all_pages_share_one_listener(tmp_path: Path) -> None:
             handle = await send.submit("photo")
             for browser in (one, other):
                 assert (await browser.until("TaskCompleted"))[-1]["task_id"] == handle.id
+
+
+async def test_pages_at_the_same_place_share_the_bytes_of_a_piece(tmp_path: Path) -> None:
+    async with scheduler_of(str(tmp_path / "tasks.db")) as scheduler, scheduler.running():
+        stream = Stream(Backend(scheduler, None))
+        pages = [stream._pieces(*stream._place_after(None)) for _ in range(3)]
+        for page in pages:
+            assert await anext(page) == f"retry: {RETRY_MS}\n\n".encode()
+        for number in range(3):
+            stream._append(number, f'{{"number": {number}}}')
+        first, *others = [await anext(page) for page in pages]
+        assert first.count(b"id: ") == 3
+        assert all(piece is first for piece in others)
+        stream._append(3, "{}")
+        assert await anext(pages[0]) == b"id: 3\ndata: {}\n\n", "a piece is not sent twice"
 
 
 async def test_open_streams_end_when_the_server_or_the_scheduler_does(tmp_path: Path) -> None:

@@ -103,6 +103,12 @@ async def test_suggestions_complete_filters(served: Served) -> None:
     assert (await api.get("suggest", field="key", limit=1))["values"] == ["apple"]
 
 
+async def test_the_overview_is_made_once_however_many_pages_ask_for_it() -> None:
+    async with Scheduler(domains=[sync]) as scheduler, over(page_of(scheduler)) as client:
+        answers = await asyncio.gather(*(Api(client).get("overview") for _ in range(20)))
+        assert len({answer["at"] for answer in answers}) == 1
+
+
 async def test_the_overview_of_a_young_history_has_finer_steps(manual_clock: ManualClock) -> None:
     async with Scheduler(domains=[sync], clock=manual_clock) as scheduler:
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -440,3 +441,16 @@ async def test_a_page_server_serves_on_loopback_and_ends_with_its_block(tmp_path
             assert "server" not in overview.headers
             rebound = await client.get("/api/overview", headers={**BEARER, "host": "evil.example"})
             assert rebound.status_code == 403
+
+
+async def test_no_answer_waits_for_the_acknowledgement_of_its_headers(tmp_path: Path) -> None:
+    async with scheduler_of(str(tmp_path / "tasks.db")) as scheduler:
+        server = page_server(scheduler, port=0, token=TOKEN)
+        async with (
+            server.running(),
+            httpx.AsyncClient(base_url=server.address, verify=False, trust_env=False) as client,
+        ):
+            await client.get("/api/overview", headers=BEARER)
+            (connection,) = server.server_state.connections
+            accepted = connection.transport.get_extra_info("socket")
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

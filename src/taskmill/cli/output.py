@@ -6,6 +6,7 @@ On a terminal lines are wrapped and have colours; into a pipe the same text is p
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import sys
@@ -99,6 +100,15 @@ def say_printable(line: str) -> None:
     """Print a line that has no control characters except those of :func:`styled`."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
+
+
+def discard() -> None:
+    """Discard all further output: the terminal was closed, or the reader of the pipe has ended.
+
+    Otherwise flushing the buffer at exit would fail again.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
 
 
 def say_script(text: str) -> None:

@@ -48,6 +48,11 @@ def _coarse(seconds: int) -> str:
     return f"{seconds} s" if seconds < 60 else duration(seconds)
 
 
+def rough(value: timedelta) -> str:
+    """Return a duration in its largest unit only: ``8 min``, where :func:`duration` has ``8 min 29 s``."""
+    return " ".join(_coarse(round(value.total_seconds())).split()[:2])
+
+
 def local_time(at: datetime) -> str:
     return f"{at.astimezone():%Y-%m-%d %H:%M:%S} ({ago(at)})"
 

@@ -11,6 +11,7 @@ import logging
 import sys
 import traceback
 from collections.abc import Mapping, MutableMapping
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from taskmill.core.exits import ends_program
@@ -75,8 +76,10 @@ cron_logger = SafeLogger(logging.getLogger("taskmill.cron"))
 resources_logger = SafeLogger(logging.getLogger("taskmill.resources"))
 
 
-def log_exception(wrong: BaseException, task_id: int, type: str, attempt: int) -> None:
-    """Log the exception of a handler, with its traceback unless it is ``RetryLater`` or ``GiveUp``."""
+def log_exception(
+    wrong: BaseException, traceback: TracebackType | None, task_id: int, type_name: str, attempt: int
+) -> None:
+    """Log the exception of a handler, with this traceback unless it is ``RetryLater`` or ``GiveUp``."""
     # Imported here, because a command that only reads has no event loop.
     import asyncio
 
@@ -87,11 +90,11 @@ def log_exception(wrong: BaseException, task_id: int, type: str, attempt: int) -
         logging.INFO if on_purpose else logging.WARNING,
         "task %d (%s) attempt %d raised %s",
         task_id,
-        type,
+        type_name,
         attempt,
         exception_text(wrong),
-        exc_info=None if on_purpose else wrong,
-        extra=about(task_id, type),
+        exc_info=None if on_purpose else (type(wrong), wrong, traceback),
+        extra=about(task_id, type_name),
     )
 
 

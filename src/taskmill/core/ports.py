@@ -113,8 +113,8 @@ class Dispatches(Protocol):
         """Commit a turn; return once it is committed, before it is durable."""
         ...
 
-    def note_beginning(self, id: int, attempt: int, began_at: int) -> None:
-        """Record that a prefetched task begins, where the record survives this process, if the store has such a place.
+    def note_beginnings(self, begun: Sequence[tuple[int, int, int]]) -> None:
+        """Record that prefetched tasks begin, where the record survives this process, if the store has such a place.
 
         :meth:`recover` then counts the crash of a task whose beginning no transaction has stored.
         """

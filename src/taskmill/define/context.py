@@ -172,53 +172,61 @@ class Context:
 
 
 class Progress:
-    """Reports the progress of an attempt. Reports are cheap, because writes are throttled."""
+    """Reports the progress of an attempt. Reports are cheap, because writes are throttled.
 
-    __slots__ = ("_done", "_report", "_total")
+    A message stays until it is replaced. Each report carries it, because a throttled report is dropped for a later one.
+    """
+
+    __slots__ = ("_done", "_message", "_report", "_total")
 
     def __init__(self, link: AttemptLink) -> None:
         self._report = link.report
         self._done = 0.0
         self._total: int | None = None
+        self._message: str | None = None
 
     def __call__(self, fraction: float, message: str | None = None) -> None:
         """Report a fraction from 0 to 1."""
-        if isinstance(fraction, bool) or not isinstance(fraction, int | float):
+        if type(fraction) is not float and (isinstance(fraction, bool) or not isinstance(fraction, int | float)):
             raise ConfigError(f"fraction must be a number from 0 to 1, not {type(fraction).__name__}")
         if not 0.0 <= fraction <= 1.0:
             fraction = _clamped(fraction)
-        self._report(ProgressReport(fraction, _text(message)))
+        self._report(ProgressReport(fraction, self._message if message is None else self._replaced(message)))
 
     def of(self, done: float | str, total: float | str, message: str | None = None) -> None:
         """Report ``done`` of ``total`` items, or bytes if they are texts such as ``"64MB"``."""
-        done, total = _amount(done, "done"), _amount(total, "total")
-        if 0 <= done <= total and total:
-            self._report(ProgressReport(done / total, _text(message)))
-        else:
-            self._report(ProgressReport(_clamped(done / total if total > 0 else 1.0), _text(message)))
+        if not (type(done) is int and type(total) is int and 0 <= done <= total <= MOST_BYTES):
+            done, total = _amount(done, "done"), _amount(total, "total")
+        fraction = _clamped(done / total) if total > 0 else 1.0
+        self._report(ProgressReport(fraction, self._message if message is None else self._replaced(message)))
 
     def bytes(self, total: Size) -> None:
         """Set the total number of bytes; :meth:`advance` counts the bytes done."""
         self._total = int(max(_amount(total, "total"), 0))
         self._done = 0
-        self._report_bytes(None)
+        self._report_bytes()
 
     def advance(self, n: Size, message: str | None = None) -> None:
         """Report ``n`` more bytes as done."""
-        message = _text(message)
-        self._done = min(max(self._done + _amount(n, "n"), 0), MOST_BYTES)
-        self._report_bytes(message)
+        if message is not None:
+            self._replaced(message)
+        done = self._done + (n if type(n) is int and 0 <= n <= MOST_BYTES else _amount(n, "n"))
+        self._done = done if 0 <= done <= MOST_BYTES else min(max(done, 0), MOST_BYTES)
+        self._report_bytes()
 
-    def _report_bytes(self, message: str | None) -> None:
-        total = self._total
-        fraction = min(self._done / total, 1.0) if total else None
-        self._report(ProgressReport(fraction, message, int(self._done), total))
+    def _report_bytes(self) -> None:
+        done, total = self._done, self._total
+        fraction = None if not total else 1.0 if done > total else done / total
+        self._report(ProgressReport(fraction, self._message, int(done), total))
+
+    def _replaced(self, message: str) -> str:
+        """Replace the message that reports carry, and return the new one."""
+        self._message = _text(message)
+        return self._message
 
 
-def _text(message: object) -> str | None:
+def _text(message: object) -> str:
     """Return a message that can be stored; ``?`` replaces lone surrogates, as in names of files that are not UTF-8."""
-    if message is None:
-        return None
     if not isinstance(message, str):
         raise ConfigError(f"message must be a string, not {type(message).__name__}")
     return message if message.isascii() else message.encode("utf-8", "replace").decode()

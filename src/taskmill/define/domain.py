@@ -12,10 +12,8 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
-    Literal,
     ParamSpec,
     Protocol,
-    TypedDict,
     TypeVar,
     Unpack,
     cast,
@@ -30,11 +28,7 @@ from taskmill.define.unawaited import on_event_loop
 from taskmill.errors import ConfigError, InvalidState
 from taskmill.handle import HandlesTasks
 from taskmill.model.arguments import check_arguments
-from taskmill.model.durations import Duration
-from taskmill.model.io_budget import IoBudget
-from taskmill.model.options import checked_options, text
-from taskmill.model.settings import RateLimit, Retry
-from taskmill.model.status import OnDuplicate, OnDuplicateWord, OnParentExpiryWord, RunIn, TtlFrom, TtlFromWord
+from taskmill.model.options import DomainOptions, TypeOptions, checked_options, text
 from taskmill.model.type_name import SEPARATOR, full_name, is_full_name
 
 if TYPE_CHECKING:
@@ -46,38 +40,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C", bound="Context | None")
 """The type of the first parameter of a handler that takes a Context."""
-
-TextOrFunction = str | Callable[..., str | None] | None
-
-
-class DomainOptions(TypedDict, total=False):
-    priority: int
-    ttl: Duration | None
-    ttl_from: TtlFrom | TtlFromWord
-    retry: Retry
-    group: str | None
-    tags: Mapping[str, str]
-    timeout: Duration | None
-    max_concurrency: int | None
-
-
-class TypeOptions(TypedDict, total=False):
-    priority: int | Callable[..., int]
-    ttl: Duration | None
-    ttl_from: TtlFrom | TtlFromWord
-    retry: Retry
-    group: TextOrFunction
-    key: bool | TextOrFunction | tuple[str, ...]
-    label: TextOrFunction
-    tags: Mapping[str, str] | Callable[..., Mapping[str, str]]
-    io: IoBudget | Literal["learn"] | Callable[..., IoBudget | None] | None
-    on_duplicate: OnDuplicate | OnDuplicateWord
-    timeout: Duration | None
-    run_in: RunIn | None
-    fail_fast: bool
-    max_children: int | None
-    on_parent_expiry: OnParentExpiryWord
-    rate: RateLimit | None
 
 
 class SubmitsTasks(HandlesTasks, Protocol):

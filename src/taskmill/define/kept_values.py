@@ -17,13 +17,13 @@ from types import MappingProxyType
 from typing import Any, cast
 
 import msgspec
+from msgspec import inspect as types
 
 from taskmill.define.pydantic_models import is_model_type, unspecialized
 from taskmill.errors import SubmissionError
 
 NEVER_CHANGED = frozenset({str, int, float, bool, type(None)})
 """Types of values that JSON keeps whatever their annotation."""
-_SAFE = (str, int, float, bool, bytes)
 _FEW = 4
 """Up to this many elements, a suggested annotation names the type of each."""
 
@@ -56,11 +56,6 @@ class ChangedValue(msgspec.Struct, frozen=True):
 
 def loose_type(annotation: Any) -> Any | None:
     """Return the type to check values against; None if the annotation leaves nothing loose."""
-    if annotation in _SAFE:
-        return None
-    # Imported here, so that only programs with rich handler types pay for it.
-    from msgspec import inspect as types
-
     try:
         found = types.type_info(annotation)
     except (TypeError, msgspec.MsgspecError):
@@ -80,8 +75,14 @@ def loose_type(annotation: Any) -> Any | None:
     return found if is_loose(found) else None
 
 
-def check_kept(argument: str, kind: Any, place: ValueDeclaration, type_name: str, read_back: ReadBack) -> None:
-    """Raise ``SubmissionError`` if an argument holds a value that the handler would not get back."""
+def check_kept(type_name: str, argument: str, written: str, kind: Any, read_back: ReadBack, given: Any) -> None:
+    """Raise ``SubmissionError`` if an argument holds a value that the handler would not get back.
+
+    ``written`` is the parameter as the signature writes it, with its stars.
+    """
+    if given.__class__ in NEVER_CHANGED:
+        return
+    place = ValueDeclaration(written, given)
     if place.name.startswith("**"):
         values: Iterable[Any] = place.value.values()
     else:
@@ -118,8 +119,6 @@ def _not_json(value: Any) -> Any:
 
 def _change(kind: Any, value: Any, place: ValueDeclaration) -> ChangedValue | None:
     """Return the first change that an annotation allows; ``kind`` is the annotation as msgspec describes it."""
-    from msgspec import inspect as types
-
     match kind:
         case types.AnyType() | types.CustomType():
             return _change_of_whole(kind, value, place)
@@ -167,8 +166,6 @@ def _has_fields(value: object) -> bool:
 
 
 def _is_object_or_model(kind: Any) -> bool:
-    from msgspec import inspect as types
-
     return isinstance(kind, types.CustomType) and (kind.cls is object or is_model_type(cast("object", kind.cls)))
 
 

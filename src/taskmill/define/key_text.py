@@ -25,18 +25,18 @@ JsonEncoder = Callable[[object], bytes]
 def canonical_json(value: object, encode: JsonEncoder) -> bytes:
     """Return the canonical text of a value; ``encode`` makes the JSON of any value that can be stored."""
     encoded = encode(value)
-    return encoded if value.__class__ in _UNORDERED else _encode(_sorted(msgspec.json.decode(encoded), value))
+    return encoded if value.__class__ in _UNORDERED else _encode(_sorted(msgspec.json.decode(encoded), value, encode))
 
 
 def canonical_values(values: Mapping[str, Any], encode: JsonEncoder) -> bytes:
     """Return the canonical text of named values, sorted by name also where a class has given its fields an order."""
     plain: Any = msgspec.json.decode(encode(values))
     if not _UNORDERED.issuperset(value.__class__ for value in values.values()):
-        plain = {name: _sorted(plain[name], value) for name, value in values.items()}
+        plain = {name: _sorted(plain[name], value, encode) for name, value in values.items()}
     return msgspec.json.encode(plain, order="deterministic")
 
 
-def _sorted(plain: Any, value: Any) -> Any:
+def _sorted(plain: Any, value: Any, encode: JsonEncoder) -> Any:
     """Return the JSON form of a value with its mappings and sets sorted.
 
     Both are read side by side, because only the value shows which list was a set. Iterating an unchanged set twice
@@ -48,22 +48,23 @@ def _sorted(plain: Any, value: Any) -> Any:
     if isinstance(plain, list):
         listed = cast("list[object]", plain)
         if isinstance(value, Set):
-            return sorted(_each(listed, cast("Set[object]", value)), key=_encode)
+            return sorted(_each(listed, cast("Set[object]", value), encode), key=_encode)
         if isinstance(value, list | tuple):
-            return _each(listed, cast("list[object]", value))
+            return _each(listed, cast("list[object]", value), encode)
     elif isinstance(plain, dict) and isinstance(value, Mapping):
         items = cast("dict[str, object]", plain).items()
         values = cast("Mapping[object, Any]", value).values()
         if len(items) == len(values):
-            return dict(sorted((name, _sorted(part, of)) for (name, part), of in zip(items, values, strict=True)))
-    return _with_sorted_fields(plain, value, kind)
+            pairs = zip(items, values, strict=True)
+            return dict(sorted((name, _sorted(part, of, encode)) for (name, part), of in pairs))
+    return _with_sorted_fields(plain, value, kind, encode)
 
 
-def _each(plain: list[object], values: Iterable[Any]) -> list[Any]:
-    return [_sorted(part, value) for part, value in zip(plain, values, strict=True)]
+def _each(plain: list[object], values: Iterable[Any], encode: JsonEncoder) -> list[Any]:
+    return [_sorted(part, value, encode) for part, value in zip(plain, values, strict=True)]
 
 
-def _with_sorted_fields(plain: Any, value: Any, kind: Any) -> Any:
+def _with_sorted_fields(plain: Any, value: Any, kind: Any, encode: JsonEncoder) -> Any:
     """Do the same for the fields of a struct, dataclass or model."""
     fields: list[tuple[str, Any]]
     if issubclass(kind, msgspec.Struct):
@@ -72,17 +73,20 @@ def _with_sorted_fields(plain: Any, value: Any, kind: Any) -> Any:
         if isinstance(plain, list):  # array_like; a tag comes first
             listed = cast("list[object]", plain)
             start = len(listed) - len(fields)
-            return listed[:start] + _each(listed[start:], [each for _, each in fields])
-    elif dataclasses.is_dataclass(kind):
-        fields = [(field.name, getattr(value, field.name)) for field in dataclasses.fields(kind)]
+            return listed[:start] + _each(listed[start:], [each for _, each in fields], encode)
     elif is_model_type(kind):
         if hasattr(kind, "__pydantic_root_model__") and kind.__pydantic_root_model__:
-            return _sorted(plain, value.root)
+            return _sorted(plain, value.root, encode)
         infos = cast("dict[str, Any]", kind.model_fields).items()
         fields = [(info.serialization_alias or name, getattr(value, name)) for name, info in infos]
         # Fields that the class does not declare have no order.
         extra: dict[str, Any] = value.__pydantic_extra__ or {}
         fields += sorted(extra.items())
+    elif dataclasses.is_dataclass(kind) and isinstance(plain, dict):
+        fields = [(field.name, getattr(value, field.name)) for field in dataclasses.fields(kind)]
+        # A decoded dataclass has the defaults of fields that the text omits on its class, and msgspec omits them too.
+        missing = {name: each for name, each in fields if name not in plain}
+        plain = {**cast("dict[str, object]", plain), **msgspec.json.decode(encode(missing))}
     else:
         return plain
     if not isinstance(plain, dict):
@@ -91,5 +95,5 @@ def _with_sorted_fields(plain: Any, value: Any, kind: Any) -> Any:
     known = dict(fields)
     return {
         **{name: part for name, part in made.items() if name not in known},
-        **{name: _sorted(made[name], part) for name, part in fields if name in made},
+        **{name: _sorted(made[name], part, encode) for name, part in fields if name in made},
     }

@@ -19,7 +19,7 @@ from taskmill.model.durations import LAST_INSTANT_MS, milliseconds
 from taskmill.model.io_budget import budget_to_store
 from taskmill.model.options import checked_options, decoded_options, merged, text, valid_tags
 from taskmill.model.settings import DEFAULT_RETRY, Aging, Group, Priority, RateLimit, Retry, priority_value
-from taskmill.model.status import OnDuplicate, OnParentExpiry, Status, TtlFrom
+from taskmill.model.status import OnDuplicate, Status, TtlFrom
 from taskmill.model.submission import Submission
 from taskmill.model.task import NO_OVERRIDES, Links, NewTask, Overrides
 from taskmill.model.type_name import domain_of
@@ -38,7 +38,7 @@ BUILT_IN: Mapping[str, Any] = {
     "run_in": None,
     "fail_fast": True,
     "max_children": None,
-    "on_parent_expiry": OnParentExpiry.COMPLETE,
+    "on_parent_expiry": "complete",
     "rate": None,
     "io": None,
 }
@@ -219,7 +219,7 @@ class Registry:
                 payload = handler.signature.encode_payload(submission.payload)
             settings = registered.defaults
             if handler.computing:
-                computed = computed_options(handler, payload)
+                computed = computed_options(handler, payload, options)
                 settings = merged(settings, computed) if "tags" in computed else {**settings, **computed}
             if options:
                 settings = merged(settings, options)
@@ -234,7 +234,7 @@ class Registry:
             if key is True:
                 key = arguments_digest({**settings["payload"], **submission.payload})
         links = None
-        if spawning or settings["on_parent_expiry"] == OnParentExpiry.CANCEL or not options.keys().isdisjoint(TIES):
+        if spawning or settings["on_parent_expiry"] == "cancel" or not options.keys().isdisjoint(TIES):
             has_own_ttl = settings["has_own_ttl"] if registered is None else registered.has_own_ttl
             links = _links(settings, options, has_own_ttl=has_own_ttl, spawning=spawning)
         return _new_task(submission.type, key, payload, settings, options, links, now)
@@ -271,7 +271,7 @@ def _links(settings: Mapping[str, Any], call: Mapping[str, Any], *, has_own_ttl:
         raise SubmissionError("max_runs is for recurring tasks; set every as well")
     return Links(
         on_dependency_failure=call.get("on_dependency_failure"),
-        on_parent_expiry=None if settings["on_parent_expiry"] == OnParentExpiry.COMPLETE else OnParentExpiry.CANCEL,
+        on_parent_expiry=None if settings["on_parent_expiry"] == "complete" else "cancel",
         depends_on=call.get("depends_on", ()),
         ref=call.get("ref"),
         own_ttl=has_own_ttl or "ttl" in call,

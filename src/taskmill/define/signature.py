@@ -23,14 +23,14 @@ from typing import Any, cast, get_args, get_type_hints
 
 import msgspec
 
-from taskmill.define.kept_values import NEVER_CHANGED, ValueDeclaration, check_kept, loose_type
-from taskmill.define.key_text import canonical_values
-from taskmill.define.parameters import described
-from taskmill.define.pydantic_models import dumped, is_model_type, validated
-from taskmill.define.unstorable import why_unstorable
 from taskmill.errors import ConfigError, PayloadTooLarge, SubmissionError
 
 LARGEST_PAYLOAD = 1024 * 1024
+
+_KEPT = (str, int, float, bool, bytes)
+"""Annotations whose values JSON keeps."""
+_STORABLE = (*_KEPT, Any, list, dict, object)
+"""Annotations that need no search for parts that JSON cannot hold."""
 
 _Parameter = inspect.Parameter
 
@@ -41,6 +41,9 @@ def to_plain(value: Any) -> object:
         return str(value)
     if isinstance(value, MappingProxyType):
         return dict(cast("Mapping[Any, Any]", value))
+    # Imported here, because most programs have no models.
+    from taskmill.define.pydantic_models import dumped, is_model_type
+
     if is_model_type(value.__class__):
         return dumped(value)
     raise TypeError(f"{type(value).__name__} values cannot be stored as JSON")
@@ -49,6 +52,8 @@ def to_plain(value: Any) -> object:
 def from_plain(kind: type, value: object) -> object:
     if isinstance(kind, type) and issubclass(kind, PurePath) and isinstance(value, str):
         return kind(value)
+    from taskmill.define.pydantic_models import is_model_type, validated
+
     if is_model_type(cast("object", kind)):
         return validated(kind, value)
     if kind is object:
@@ -96,9 +101,8 @@ class HandlerSignature:
         self._starred = next((p.name for p in parameters if p.kind is _Parameter.VAR_POSITIONAL), None)
         self._double_starred = next((p.name for p in parameters if p.kind is _Parameter.VAR_KEYWORD), None)
         self._annotations = {name: hints.get(name, Any) for name in self._names}
-        loose = {name: loose_type(annotation) for name, annotation in self._annotations.items()}
-        self._loose = [(name, self._written(name), kind) for name, kind in loose.items() if kind is not None]
-        """The parameters whose values JSON might change: as named, as written in the signature, and their types."""
+        self._loose = self._loose_parameters()
+        """The parameters whose values JSON might change, each with the check of its values."""
         self._texts = [(name, kind) for name, kind in self._annotations.items() if kind in (str, bytes)]
         """The parameters of type str and bytes. JSON has one type for both, so the caller's type is checked."""
         fields = [_field(parameter, self._annotations[parameter.name]) for parameter in parameters]
@@ -115,7 +119,7 @@ class HandlerSignature:
         try:
             payload = msgspec.defstruct("Payload", fields, kw_only=True, forbid_unknown_fields=not lenient)
             for name, annotation, *_ in fields:
-                if (reason := why_unstorable(annotation)) is not None:
+                if (reason := _why_unstorable(annotation)) is not None:
                     raise ConfigError(f"{self.type_name}: parameter {name!r} {reason}")
             return msgspec.json.Decoder(payload, dec_hook=from_plain)
         except TypeError as wrong:
@@ -143,10 +147,22 @@ class HandlerSignature:
             self._decoder.decode(encoded)
         except msgspec.ValidationError as wrong:
             raise SubmissionError(f"{self.type_name}: {_named(wrong)}") from None
-        for name, written, kind in self._loose:
-            if (given := arguments.get(name)).__class__ not in NEVER_CHANGED:
-                check_kept(name, kind, ValueDeclaration(written, given), self.type_name, _read_back)
+        for name, check in self._loose:
+            check(arguments.get(name))
         return sized_payload(encoded, self.type_name)
+
+    def _loose_parameters(self) -> list[tuple[str, Callable[[Any], None]]]:
+        annotations = [(name, annotation) for name, annotation in self._annotations.items() if annotation not in _KEPT]
+        if not annotations:
+            return []
+        # Imported here, because many handlers need no such check.
+        from taskmill.define.kept_values import check_kept, loose_type
+
+        return [
+            (name, partial(check_kept, self.type_name, name, self._written(name), kind, _read_back))
+            for name, annotation in annotations
+            if (kind := loose_type(annotation)) is not None
+        ]
 
     def _written(self, name: str) -> str:
         return f"*{name}" if name == self._starred else f"**{name}" if name == self._double_starred else name
@@ -197,32 +213,45 @@ class HandlerSignature:
         make = key_from(checked_paths(paths, self._annotations, self.type_name), json_encode)
         return lambda payload: make(self._decoder.decode(payload))
 
-    def computing(self, function: Callable[..., Any]) -> Callable[[str], Any]:
+    def computing(self, function: Callable[..., Any], option: str) -> Callable[[str], Any]:
         """Adapt a function of the handler's arguments, such as ``key=lambda path: …``, to take a payload.
 
-        If all parameters of the function are named like parameters of the handler, it gets those. Otherwise it gets
-        all arguments, in order.
+        If the parameters of the function are named like parameters of the handler, it gets those; further ones keep
+        their defaults, and ``**rest`` gets all other arguments. Otherwise the function gets all arguments, in order.
         """
-        wanted = inspect.signature(function).parameters
-        named = {_Parameter.POSITIONAL_OR_KEYWORD, _Parameter.KEYWORD_ONLY}
-        known = set(self._positional + self._keyword_only)
-        if self._starred is None and set(wanted) <= known and {p.kind for p in wanted.values()} <= named:
-            names = tuple(wanted)
-
-            def compute_by_name(payload: str) -> Any:
-                values = self._decoder.decode(payload)
-                return function(**{name: getattr(values, name) for name in names})
-
-            return compute_by_name
+        if inspect.iscoroutinefunction(function):
+            raise ConfigError(f"{self.type_name}: {option} must be a plain function, not async def")
 
         def compute_in_order(payload: str) -> Any:
             args, kwargs = self.decode(payload)
             return function(*args, **kwargs)
 
-        return compute_in_order
+        def compute_with_rest(payload: str) -> Any:
+            args, kwargs = self.decode(payload)
+            return function(**dict(zip(self._positional, args, strict=True)), **kwargs)
+
+        def compute_by_name(payload: str) -> Any:
+            values = self._decoder.decode(payload)
+            return function(**{name: getattr(values, name) for name in names})
+
+        try:
+            wanted = inspect.signature(function).parameters.values()
+        except (TypeError, ValueError):
+            return compute_in_order  # Some functions written in C, such as str, have no signature.
+        kinds = {p.kind for p in wanted}
+        known = {*self._positional, *self._keyword_only}
+        names = tuple(p.name for p in wanted if p.name in known)
+        others = [p for p in wanted if p.name not in known and p.kind is not _Parameter.VAR_KEYWORD]
+        has_no_names = self._starred is not None or kinds & {_Parameter.POSITIONAL_ONLY, _Parameter.VAR_POSITIONAL}
+        if has_no_names or any(p.default is _Parameter.empty for p in others) or (others and not names):
+            return compute_in_order
+        return compute_with_rest if _Parameter.VAR_KEYWORD in kinds else compute_by_name
 
     def published(self) -> dict[str, Any]:
         """Return what callers that do not import the handler need to know: default values and parameters."""
+        # Imported here, because only an open scheduler publishes its task types.
+        from taskmill.define.parameters import described
+
         named = (*self._positional, *self._keyword_only)
         return {
             "payload": self.defaults(),
@@ -233,6 +262,10 @@ class HandlerSignature:
     def defaults(self) -> dict[str, Any]:
         """Return the default values of parameters as JSON values."""
         given = {p.name: p.default for p in self._signature.parameters.values() if p.default is not _Parameter.empty}
+        if not given:
+            return {}
+        from taskmill.define.key_text import canonical_values
+
         try:
             plain: dict[str, Any] = msgspec.json.decode(canonical_values(given, json_encode))
         except NOT_JSON:
@@ -252,6 +285,15 @@ class HandlerSignature:
             return msgspec.convert(result, self.returns, dec_hook=from_plain, str_keys=True)
         except (msgspec.ValidationError, TypeError):
             return result
+
+
+def _why_unstorable(annotation: Any) -> str | None:
+    if annotation in _STORABLE:
+        return None
+    # Imported here, because most handlers have only plain parameters.
+    from taskmill.define.unstorable import why_unstorable
+
+    return why_unstorable(annotation)
 
 
 def _values_of(names: Sequence[str]) -> Callable[[Any], list[Any]]:
@@ -287,6 +329,9 @@ def _field(parameter: _Parameter, annotation: Any) -> tuple[Any, ...]:
 
 def arguments_digest(arguments: Mapping[str, Any]) -> str:
     """Return the key that ``key=True`` derives from arguments."""
+    # Imported here, because most task types have no such key.
+    from taskmill.define.key_text import canonical_values
+
     return hashlib.blake2b(canonical_values(arguments, json_encode), digest_size=16).hexdigest()
 
 

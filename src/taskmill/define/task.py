@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Container, Coroutine, Mapping
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, cast, overload
 
@@ -13,9 +13,8 @@ from taskmill.define.signature import HandlerSignature
 from taskmill.define.unawaited import Unawaited, marked_as_coroutine, on_event_loop
 from taskmill.errors import ConfigError, SubmissionError
 from taskmill.handle import Handle, handle_of
-from taskmill.model.exceptions import exception_text
-from taskmill.model.options import CHECKS, checked_options, merged
-from taskmill.model.submission import CALL_OPTIONS, CallOptions, Submission
+from taskmill.model.options import CALL_OPTIONS, CHECKS, CallOptions, checked_options, merged
+from taskmill.model.submission import Submission
 
 if TYPE_CHECKING:
     from taskmill.define.domain import Domain
@@ -57,7 +56,7 @@ class TaskType:
         self.options = options
         self.signature = HandlerSignature(function, Context, name, local_names)
         self.computing = {
-            option: self.signature.computing(value) for option, value in options.items() if callable(value)
+            option: self.signature.computing(value, option) for option, value in options.items() if callable(value)
         }
         if isinstance(paths := options.get("key"), tuple):
             self.computing["key"] = self.signature.key_of(cast("object", paths))
@@ -198,13 +197,17 @@ def is_same_function(old: Callable[..., Any], new: Callable[..., Any], code: Cod
     return before is now or not any(before is each for each in code.co_consts)
 
 
-def computed_options(type: TaskType, payload: str) -> dict[str, Any]:
-    """Return the checked options that this type computes from a payload."""
+def computed_options(type: TaskType, payload: str, given: Container[str]) -> dict[str, Any]:
+    """Return the checked options that this type computes from a payload, except those ``given`` with the call."""
     values: dict[str, Any] = {}
     for option, compute in type.computing.items():
+        if option in given and option != "tags":
+            continue
         try:
             value = compute(payload)
         except Exception as wrong:
+            from taskmill.model.exceptions import exception_text
+
             raise SubmissionError(f"{type.name}: computing {option} raised {exception_text(wrong)}") from wrong
         values[option] = CHECKS[option](value, option, SubmissionError)
     return values

@@ -7,20 +7,15 @@ from types import NoneType, UnionType
 from typing import Any, Union, cast, get_args, get_origin
 
 import msgspec
+from msgspec import inspect as types
 
 from taskmill.define.pydantic_models import is_any_model, is_model_type
 
-_PLAIN = (Any, str, int, float, bool, bytes, list, dict, object)
 _USE = "use plain values, dataclasses, msgspec structs or pydantic models"
 
 
 def why_unstorable(annotation: Any) -> str | None:
     """Return why values with this annotation cannot be stored as JSON and read back, and what to use; else ``None``."""
-    if annotation in _PLAIN:
-        return None
-    # Imported here, so that only programs with rich handler types pay for it.
-    from msgspec import inspect as types
-
     seen: set[int] = set()
 
     def search(found: Any) -> str | None:

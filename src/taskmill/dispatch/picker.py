@@ -9,8 +9,6 @@ A limit on a group (its cap, its rate, a pause) keeps only that group out of the
 domain makes the picker skip the lanes concerned (docs/decisions/0015).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Sequence
 from copy import deepcopy
 from functools import partial
@@ -140,7 +138,7 @@ class Picker:
         if (free <= 0 and room is None) or self.rules.is_paused(EVERYTHING):
             return picked
         if before is None and (lane := self._only_lane()) is not None:
-            return self._take_first(lane, free if room is None else free + self._room_in(lane, free, room), now)
+            return self._take_first(lane, free if room is None else free + self._room_in(lane, free, room, now), now)
         while (len(picked) < free or room is not None) and (chosen := self._next(now, before)) is not None:
             group, by_share = chosen
             task = self._next_now(group, now)
@@ -370,15 +368,22 @@ class Picker:
     def _has_room(self, task: Waiting, room: Room) -> bool:
         """Take room to prefetch a task; return False if there is none, or if other nodes need the task."""
         lane = task.lane
-        if task.place.io is not None or not self._may_prefetch(lane):
+        if task.place.io is not None or not self._may_prefetch(lane) or self._preempts(task.effective, room):
             return False
         left = len(self._front.of(lane.group)[lane].places)
         return left > self._load.elsewhere.slots and room.take(lane.type)
 
-    def _room_in(self, lane: Lane, free: int, room: Room) -> int:
+    def _room_in(self, lane: Lane, free: int, room: Room, now: int) -> int:
         """Return how many tasks of the only lane to prefetch. Leave some of them for the slots of other nodes."""
-        left = len(self._front.of(lane.group)[lane].places) - free - self._load.elsewhere.slots
-        return max(min(room.most(lane.type), left), 0)
+        places = self._front.of(lane.group)[lane].places
+        left = len(places) - free - self._load.elsewhere.slots
+        if left <= 0 or self._preempts(self._heads.effective(lane, places[free], now), room):
+            return 0
+        return min(room.most(lane.type), left)
+
+    def _preempts(self, effective: int, room: Room) -> bool:
+        """True if a task this urgent preempts a running one rather than wait for a slot."""
+        return effective <= self.rules.declared.preempt_at and effective < room.least_urgent
 
     def _take_first(self, lane: Lane, free: int, now: int) -> list[Waiting]:
         places = self._front.take_first(lane, free)

@@ -4,8 +4,6 @@ In a cluster the least urgent task of all nodes is preempted. The node with the 
 chooses by ``policy/preemption.py`` and marks the chosen task, and the node that runs it finds the mark.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -40,8 +38,9 @@ def eased(backpressure: Backpressure, running: Mapping[int, RunningTask]) -> lis
 
 
 class Request(NamedTuple):
-    """When the other nodes were first asked for a slot for an urgent task, and when to ask again."""
+    """When the other nodes were first asked for a slot for a task of this urgency, and when to ask again."""
 
+    effective: int
     since: int
     again_at: int
 
@@ -83,8 +82,13 @@ class Preempting:
 
     def _ask(self, pressing: Sequence[UrgentTask], running: Collection[RunningTask], now: int) -> Preemption | None:
         """Return a request to the store for urgent tasks that are new or that the last request has not helped."""
-        known = self._requests
-        self._requests = {each.id: known.get(each.id) or Request(now, now) for each in pressing}
+        requests: dict[int, Request] = {}
+        for each in pressing:
+            known = self._requests.get(each.id)
+            if known is None or known.effective != each.effective:
+                known = Request(each.effective, now, now)
+            requests[each.id] = known
+        self._requests = requests
         if not pressing:
             return None
         question: Preemption | None = None

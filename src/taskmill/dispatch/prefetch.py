@@ -8,13 +8,14 @@ take longer than twice that, or if it has not run yet.
 To users, a prefetched task still waits: it has no start, it uses no slot, and a more urgent task starts before it. It
 begins in the order of the queue. If it cannot begin soon, or if a rule changes, it returns to the queue as if it had
 never been claimed. Tasks to which a limit applies are not prefetched, and neither are those that :file:`fragments.sql`
-excludes (``may_prefetch``), so every limit stays exact (docs/decisions/0033).
+excludes (``may_prefetch``), so every limit stays exact (docs/decisions/0033). A task that preempts a running one is not
+prefetched either: it would wait for a slot first.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from taskmill.model.task import Claimed
@@ -32,6 +33,15 @@ FORGETTING = 0.1
 
 
 Rank = tuple[int, int, int]
+
+
+class Running(NamedTuple):
+    """A running task."""
+
+    type: str
+    seconds: float
+    """Since it began."""
+    effective: int
 
 
 def rank(task: Claimed) -> Rank:
@@ -79,7 +89,9 @@ NOTHING_WAITS = WaitingFront()
 class Room:
     """How much more a turn may prefetch."""
 
-    def __init__(self, durations: dict[str, float], slots: int, seconds: float) -> None:
+    def __init__(self, durations: dict[str, float], slots: int, seconds: float, least_urgent: int) -> None:
+        self.least_urgent = least_urgent
+        """The effective priority of the least urgent running task."""
         self._durations = durations
         self._slots = slots
         self._left = seconds
@@ -147,22 +159,22 @@ class Prefetch:
         for type in types:
             self._durations[type] = UNKNOWN
 
-    def room(self, free: int, running: Iterable[tuple[str, float]]) -> Room | None:
+    def room(self, free: int, running: Collection[Running]) -> Room | None:
         """Return the room beyond the tasks that are prefetched already.
 
-        ``running`` has the type of each running task and the seconds since it began. Only slots that are free, or will
-        be soon, are considered.
+        Only slots that are free, or will be soon, are considered.
         """
         longest = 2 * self._horizon
         has_enough = len(self.tasks) > self._full // 2
         if has_enough or not any(seconds <= longest for seconds in self._durations.values()):
             return None
         soon = free + sum(
-            seconds < longest and self._durations.get(type, UNKNOWN) <= longest for type, seconds in running
+            each.seconds < longest and self._durations.get(each.type, UNKNOWN) <= longest for each in running
         )
         if not soon:
             return None
-        room = Room(self._durations, soon, self._horizon)
+        least_urgent = max((each.effective for each in running), default=0)
+        room = Room(self._durations, soon, self._horizon, least_urgent)
         return room if all(room.take(task.type) for task in self.tasks) else None
 
     def add(self, tasks: Iterable[Claimed], now: float) -> None:

@@ -1,7 +1,5 @@
 """The shares of groups, kept current while their demands change."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from copy import deepcopy
 from typing import NamedTuple

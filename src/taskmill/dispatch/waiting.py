@@ -16,7 +16,7 @@ from taskmill.dispatch.hold_counter import HoldCounter
 from taskmill.dispatch.limits import Load
 from taskmill.dispatch.news import OthersNews
 from taskmill.dispatch.picker import Picker
-from taskmill.dispatch.prefetch import Prefetch
+from taskmill.dispatch.prefetch import Prefetch, Running
 from taskmill.model.cluster import NO_OTHERS, Admission, Others, Start
 from taskmill.model.commit import Changes, Commit
 from taskmill.model.controls import Declared
@@ -187,13 +187,14 @@ class WaitingTasks:
         free: int,
         now: int,
         *,
-        released_may_start: bool,
-        running: Callable[[], Iterable[tuple[str, float]]],
+        surveys: bool,
+        promotes: bool,
+        running: Callable[[], Collection[Running]],
     ) -> Starts:
         """Choose the starts: every hook that is due, and tasks in at most ``free`` of all ``slots``.
 
-        Tasks that the turn itself releases start in slots that are left over, if ``released_may_start``. ``running``
-        returns the type of each running task and the seconds since it began.
+        Tasks that the turn itself releases start in slots that are left over, unless it ``surveys`` the queue or
+        ``promotes`` tasks that are due. A turn that surveys prefetches nothing: tasks may be more urgent than is known.
         """
         picker, rules, prefetched = self.picker, self.picker.rules, self.prefetch.tasks
         self.picks = picks = picker.pick(slots, free, now, before=prefetched[0]) if prefetched else []
@@ -201,7 +202,7 @@ class WaitingTasks:
         self.prefetch.is_held = self.prefetch.is_held or overtakes
         free = max(free - len(prefetched), len(picks))
         if not overtakes:
-            room = self.prefetch.room(free, running()) if self._may_prefetch() else None
+            room = self.prefetch.room(free, running()) if self._may_prefetch() and not surveys else None
             self.picks = picks = picker.pick(slots, free, now, room=room)
         if self._holds is not None:
             waits = bool(prefetched) or len(picks) > free
@@ -221,7 +222,8 @@ class WaitingTasks:
             if picks and rules.limits_anything:
                 admission = self._admission(slots)
         is_limited = rules.limits_anything or picker.backpressure.is_watching
-        spare = free - len(picks) if released_may_start and self._front.is_empty and not is_limited else 0
+        may_spare = self._front.is_empty and not (surveys or promotes or is_limited)
+        spare = free - len(picks) if may_spare else 0
         return Starts(
             hooks=hooks,
             claims=[task.id for task in picks],

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from traceback import FrameSummary, StackSummary, TracebackException
+from types import TracebackType
 
 from taskmill.core.exits import ends_program
 from taskmill.model.attempt import ErrorDetails
@@ -34,6 +35,17 @@ _PLUMBING = (
 """The code between the thread, or the event loop, and the handler."""
 _PACKAGES = tuple(f"{os.sep}{folder}{os.sep}" for folder in ("site-packages", "dist-packages"))
 """The folders of installed packages, wherever they are."""
+
+
+def own_traceback(wrong: BaseException) -> TracebackType | None:
+    """Return the traceback of an exception from the first frame of the program's own code, for the log.
+
+    If it has no such frame, the exception was raised by taskmill itself: return all of it.
+    """
+    frame = wrong.__traceback__
+    while frame is not None and frame.tb_frame.f_code.co_filename.startswith((_EXECUTORS, *_PLUMBING)):
+        frame = frame.tb_next
+    return frame or wrong.__traceback__
 
 
 def details_of(wrong: BaseException) -> ErrorDetails:

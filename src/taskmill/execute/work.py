@@ -15,7 +15,7 @@ from taskmill.define.context import AttemptLink, Context
 from taskmill.define.current import CurrentTask
 from taskmill.define.signature import LARGEST_PAYLOAD, json_encode, would_lose_a_float
 from taskmill.define.task import Part, PartName, TaskType
-from taskmill.execute.tracebacks import details_of
+from taskmill.execute.tracebacks import details_of, own_traceback
 from taskmill.model.attempt import Failed, GaveUp, Interrupted, RawOutcome, Succeeded
 from taskmill.model.exceptions import GiveUp, RetryLater, exception_text, message_of
 from taskmill.model.records import HistoryRecord
@@ -57,7 +57,7 @@ class Work:
 
     def log(self, wrong: BaseException) -> None:
         """Log the exception that the handler raised."""
-        log_exception(wrong, self.task_id, self.type.name, self.attempt)
+        log_exception(wrong, own_traceback(wrong), self.task_id, self.type.name, self.attempt)
         if self.noticed is not None:
             self.noticed(wrong)
 

@@ -5,8 +5,6 @@ attempt means by itself. ``Next`` is the state that follows once the row has sho
 asked to stop. The store writes it under the attempt's token.
 """
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The values that nodes of a cluster exchange: slots held, demand, planned starts, requests to preempt."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 

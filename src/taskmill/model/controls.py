@@ -4,8 +4,6 @@
 process made at run time. :mod:`taskmill.policy.rules` combines the two.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple

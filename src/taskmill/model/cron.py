@@ -4,8 +4,6 @@
 an error can name the position in the list.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, NamedTuple

@@ -67,7 +67,7 @@ _UNITS_BYTES = {
     **{f"{letter}b": 1000**power for power, letter in enumerate("kmgtp", 1)},
     **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgtp", 1)},
 }
-_PART = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([A-Za-z]+)\s*")
+_PART = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([A-Za-z]+)\s*"
 _SHORT = 2
 """Units of so few letters are written in lower case: ``5M`` might be minutes, months or megabytes."""
 
@@ -99,8 +99,8 @@ def size(value: object, name: str, error: type[Exception] = ConfigError) -> int:
 def _parts(text: str) -> list[tuple[str, str]]:
     """Split a text such as ``1h30m`` into numbers and units; return an empty list if it is written otherwise."""
     given = text.strip()
-    parts: list[tuple[str, str]] = _PART.findall(given)
-    return parts if _PART.sub("", given) == "" else []
+    parts: list[tuple[str, str]] = re.findall(_PART, given)
+    return parts if re.sub(_PART, "", given) == "" else []
 
 
 def _is_vast(value: float) -> bool:

@@ -1,7 +1,5 @@
 """Why a task waits: the result of ``explain``, and the stored state that it is computed from."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Filters that select tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, TypedDict

@@ -31,6 +31,9 @@ def to_indented_json(value: object) -> str:
 
 def plain(value: object) -> Any:
     """Return the value as mappings, lists, texts and numbers."""
+    # First, because most values are of these, and the abstract classes below take long to check.
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat()
     if isinstance(value, timedelta):
@@ -50,6 +53,4 @@ def plain(value: object) -> Any:
         return {str(name): plain(item) for name, item in cast("Mapping[object, object]", value).items()}
     if isinstance(value, Set) or (isinstance(value, Sequence) and not isinstance(value, str | bytes)):
         return [plain(item) for item in cast("Sequence[object]", value)]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
     return str(value)

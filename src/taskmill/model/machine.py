@@ -3,8 +3,6 @@
 ``Resources`` and ``ThrottlePolicy`` are settings. ``Machine`` is stored for restarts and for other processes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from itertools import pairwise

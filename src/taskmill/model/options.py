@@ -4,18 +4,100 @@ An option may be given per call, per task type, per domain and on the scheduler.
 only :func:`merged` implements. Tags are merged name by name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, cast
+from datetime import datetime
+from typing import Any, Literal, Protocol, TypedDict, cast
 
 import msgspec
 
 from taskmill.errors import ConfigError, InvalidDependency, InvalidTag, SubmissionError
-from taskmill.model.durations import instant, milliseconds, optional_milliseconds
+from taskmill.model.durations import Duration, instant, milliseconds, optional_milliseconds
 from taskmill.model.io_budget import LEARN, IoBudget
 from taskmill.model.settings import RateLimit, Retry, priority_value
-from taskmill.model.status import OnDependencyFailure, OnDuplicate, OnParentExpiry, TtlFrom, choice
+from taskmill.model.status import (
+    OnDependencyFailure,
+    OnDependencyFailureWord,
+    OnDuplicate,
+    OnDuplicateWord,
+    OnParentExpiry,
+    RunIn,
+    TtlFrom,
+    TtlFromWord,
+    choice,
+)
+
+
+class HasId(Protocol):
+    """The part of a handle that ``depends_on`` uses."""
+
+    id: int
+
+
+Dependencies = int | str | HasId | Iterable[int | str | HasId]
+"""Ids, handles, or the ``ref`` of submissions in the same call."""
+
+TextOrFunction = str | Callable[..., str | None] | None
+
+
+class DomainOptions(TypedDict, total=False):
+    """The defaults of the task types of a domain."""
+
+    priority: int
+    ttl: Duration | None
+    ttl_from: TtlFrom | TtlFromWord
+    retry: Retry
+    group: str | None
+    tags: Mapping[str, str]
+    timeout: Duration | None
+    max_concurrency: int | None
+
+
+class TypeOptions(TypedDict, total=False):
+    """The options of a task type; they override those of its domain."""
+
+    priority: int | Callable[..., int]
+    ttl: Duration | None
+    ttl_from: TtlFrom | TtlFromWord
+    retry: Retry
+    group: TextOrFunction
+    key: bool | TextOrFunction | tuple[str, ...]
+    label: TextOrFunction
+    tags: Mapping[str, str] | Callable[..., Mapping[str, str]]
+    io: IoBudget | Literal["learn"] | Callable[..., IoBudget | None] | None
+    on_duplicate: OnDuplicate | OnDuplicateWord
+    timeout: Duration | None
+    run_in: RunIn | None
+    fail_fast: bool
+    max_children: int | None
+    on_parent_expiry: OnParentExpiry
+    rate: RateLimit | None
+
+
+class CallOptions(TypedDict, total=False):
+    """The options of one call; they override those of the task type, the domain and the scheduler."""
+
+    key: str | bool | None
+    priority: int
+    group: str | None
+    ttl: Duration | None
+    ttl_from: TtlFrom | TtlFromWord
+    run_after: Duration
+    run_at: datetime
+    on_duplicate: OnDuplicate | OnDuplicateWord
+    tags: Mapping[str, str]
+    label: str | None
+    io: IoBudget | Literal["learn"] | None
+    retry: Retry
+    timeout: Duration | None
+    every: Duration
+    max_runs: int | None
+    depends_on: Dependencies
+    on_dependency_failure: OnDependencyFailure | OnDependencyFailureWord
+    fail_fast: bool
+    ref: str
+
+
+CALL_OPTIONS = frozenset(CallOptions.__annotations__)
 
 MOST_TAGS = 32
 LONGEST_TAG_NAME = 64
@@ -118,6 +200,12 @@ def _run_in(value: object, name: str, error: type[Exception]) -> str | None:
     return None if value is None else "process"
 
 
+def _on_parent_expiry(value: object, name: str, error: type[Exception]) -> OnParentExpiry:
+    if value not in ("complete", "cancel"):
+        raise error(f"{name} must be one of 'complete', 'cancel', got {value!r}")
+    return "cancel" if value == "cancel" else "complete"
+
+
 def _flag(value: object, name: str, error: type[Exception]) -> bool:
     if not isinstance(value, bool):
         raise error(f"{name} must be True or False, got {value!r}")
@@ -202,7 +290,7 @@ CHECKS: Mapping[str, Check] = {
     "rate": _rate,
     "io": _io,
     "max_concurrency": _count,
-    "on_parent_expiry": lambda value, name, error: choice(OnParentExpiry, value, name, error),
+    "on_parent_expiry": _on_parent_expiry,
 }
 
 # Options whose checked values do not survive a round trip through JSON.

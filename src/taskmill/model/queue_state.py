@@ -3,8 +3,6 @@
 All instants and durations are in milliseconds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The records of tasks that users read: active tasks, ended tasks, and the graph of connected tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple

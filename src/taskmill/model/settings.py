@@ -322,12 +322,14 @@ class Retention(msgspec.Struct, frozen=True, metaclass=SettingsMeta):
         return PruneRule((ending,), rule, optional_milliseconds(self.max_age, "max_age"))
 
 
-class RetentionLimits(TypedDict, total=False):
-    """The fields of a ``Retention``, for one pruning; a field that is not given does not limit it."""
+if TYPE_CHECKING:
 
-    max_count: int | None
-    max_age: Duration | None
-    per_status: Mapping[str, Retention | int | None]
+    class RetentionLimits(TypedDict, total=False):
+        """The fields of a ``Retention``, for one pruning; a field that is not given does not limit it."""
+
+        max_count: int | None
+        max_age: Duration | None
+        per_status: Mapping[str, Retention | int | None]
 
 
 def chosen_retention(retention: Retention | None, limits: RetentionLimits) -> Retention | None:

@@ -59,19 +59,13 @@ class OnDependencyFailure(StrEnum):
     IGNORE = "ignore"
 
 
-class OnParentExpiry(StrEnum):
-    """What happens to a running child when its parent expires."""
-
-    COMPLETE = "complete"
-    CANCEL = "cancel"
-
-
 StatusWord = Literal["pending", "scheduled", "blocked", "running", "paused", "waiting"]
 EndingWord = Literal["completed", "failed", "dead_letter", "cancelled", "superseded", "expired", "dependency_failed"]
 OnDuplicateWord = Literal["skip", "supersede", "reject", "requeue"]
 TtlFromWord = Literal["submission", "first_attempt"]
 OnDependencyFailureWord = Literal["cancel", "fail", "ignore"]
-OnParentExpiryWord = Literal["complete", "cancel"]
+OnParentExpiry = Literal["complete", "cancel"]
+"""What happens to a running child when its parent expires."""
 
 Kind = Literal["inserted", "duplicate", "upgraded", "requeued", "superseded"]
 RunIn = Literal["process"]

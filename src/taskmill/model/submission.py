@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, Unpack, cast
+
+import msgspec
 
 from taskmill.errors import SubmissionError
-from taskmill.model.durations import Duration
-from taskmill.model.io_budget import IoBudget
-from taskmill.model.options import checked_options
-from taskmill.model.settings import Retry
-from taskmill.model.status import (
-    Kind,
-    OnDependencyFailure,
-    OnDependencyFailureWord,
-    OnDuplicate,
-    OnDuplicateWord,
-    TtlFrom,
-    TtlFromWord,
-)
+from taskmill.model.options import CALL_OPTIONS, CallOptions, checked_options
+from taskmill.model.status import Kind
 from taskmill.model.type_name import is_full_name
 
 if TYPE_CHECKING:
@@ -32,43 +22,6 @@ else:
     from typing import TypeVar
 
     R_co = TypeVar("R_co", covariant=True)
-
-
-class HasId(Protocol):
-    """The part of a handle that ``depends_on`` uses."""
-
-    id: int
-
-
-Dependencies = int | str | HasId | Iterable[int | str | HasId]
-"""Ids, handles, or the ``ref`` of submissions in the same call."""
-
-
-class CallOptions(TypedDict, total=False):
-    """The options of one call; they override those of the task type, the domain and the scheduler."""
-
-    key: str | bool | None
-    priority: int
-    group: str | None
-    ttl: Duration | None
-    ttl_from: TtlFrom | TtlFromWord
-    run_after: Duration
-    run_at: datetime
-    on_duplicate: OnDuplicate | OnDuplicateWord
-    tags: Mapping[str, str]
-    label: str | None
-    io: IoBudget | Literal["learn"] | None
-    retry: Retry
-    timeout: Duration | None
-    every: Duration
-    max_runs: int | None
-    depends_on: Dependencies
-    on_dependency_failure: OnDependencyFailure | OnDependencyFailureWord
-    fail_fast: bool
-    ref: str
-
-
-CALL_OPTIONS = frozenset(CallOptions.__annotations__)
 
 
 class Submission(Generic[R_co]):
@@ -134,7 +87,7 @@ class Submission(Generic[R_co]):
         return f"Submission({self.type!r}, {dict(self.payload)!r})"
 
 
-class Stored(NamedTuple):
+class Stored(msgspec.Struct, frozen=True, gc=False):
     """The result of one submission."""
 
     id: int

@@ -4,8 +4,6 @@
 an ``Outcome`` → a ``Verdict`` (both in :mod:`taskmill.model.attempt`). All instants are milliseconds since the epoch.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import msgspec

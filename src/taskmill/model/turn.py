@@ -3,8 +3,6 @@
 The plan is frozen. The store executes it in the order of its parts and returns what it found and did.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 

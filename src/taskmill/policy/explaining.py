@@ -3,8 +3,6 @@
 The rules are those of :mod:`taskmill.policy.holds`, by which the picker starts tasks, asked about one task.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple

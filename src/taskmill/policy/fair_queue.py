@@ -7,8 +7,6 @@ Laws: with more groups than slots, each group gets its portion over time, whatev
 starves, however many others come and go; no group gains by having been idle.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container
 from typing import NamedTuple
 

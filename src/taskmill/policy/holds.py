@@ -9,8 +9,6 @@ IO, the share of its group, the number of slots. What holds a single task before
 due, it depends on others) is not decided here but stored with the task.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 

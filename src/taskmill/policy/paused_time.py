@@ -5,8 +5,6 @@ settled: it was already added to the times of the task, or the task was running.
 process reaches the task first (docs/decisions/0022).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 

@@ -5,8 +5,6 @@ task goes first, and among equals the one that started last; a slot that is abou
 in a cluster the least urgent task of all nodes is preempted, one for each waiting task.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

@@ -9,8 +9,6 @@ while the last occurrence is active, or while the series is paused, is skipped a
 does, the wait for the next occurrence never grows.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 CLOCK_STEP_MS = 1000

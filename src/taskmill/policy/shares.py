@@ -14,8 +14,6 @@ With more groups than slots, whole shares would starve some groups. Then a group
 and :mod:`taskmill.policy.fair_queue` makes the shares right over time.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import nsmallest

@@ -5,8 +5,6 @@ and the topmost visible one. The usage of that whole group counts against it. Li
 may change while the container runs.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress

@@ -14,8 +14,6 @@ The phase tells which code of the task is running, and whether the outcome depen
 :mod:`taskmill.runtime.attempts` makes them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import itertools

@@ -4,8 +4,6 @@ A declared ``Task`` keeps its own type and options. A plain callable becomes a t
 result is dropped.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence

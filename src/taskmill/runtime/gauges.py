@@ -5,8 +5,6 @@ moment apart. Nothing here calls the store or waits for the event loop, so a pro
 its disk is stuck.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

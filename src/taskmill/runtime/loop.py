@@ -383,7 +383,7 @@ class DispatchLoop:
         registered = self._registry.find(task.type)
         if registered is not None:
             if task.prefetched:
-                self._store.note_beginning(task.id, task.attempt, task.started_at)
+                self.prefetching.note_beginning(task, registered)
             self._announcer.dispatched(task)
             self.attempts.launch(task, registered, now)
             return

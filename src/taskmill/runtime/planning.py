@@ -17,6 +17,7 @@ import msgspec
 from taskmill.core.ports import Clock, Dispatches
 from taskmill.dispatch.backpressure import Backpressure
 from taskmill.dispatch.preempting import Preempting
+from taskmill.dispatch.prefetch import Running
 from taskmill.dispatch.waiting import WaitingTasks
 from taskmill.model.attempt import (
     Failed,
@@ -266,7 +267,7 @@ class Planner:
             resume_preempted = self._preempting.may_return(self._attempts.open.values(), taken, slots, now)
             resume_eased = waiting.has_eased and not self._backpressure.is_easing
             if not (resume_preempted or resume_eased):
-                starts = self._choose(slots, taken, now, released_may_start=not survey and not promote)
+                starts = self._choose(slots, taken, now, surveys=survey, promotes=promote)
                 look = waiting.look(survey=survey, slots=shown_slots)
         self._served = []
         if not self.outcomes:
@@ -290,12 +291,12 @@ class Planner:
             return msgspec.structs.replace(turn, upkeep=msgspec.structs.replace(turn.upkeep, expire=True))
         return turn
 
-    def _choose(self, slots: int, taken: int, now: int, *, released_may_start: bool) -> Starts:
+    def _choose(self, slots: int, taken: int, now: int, *, surveys: bool, promotes: bool) -> Starts:
         """Choose the tasks that start, and preempt less urgent tasks for urgent ones that have no slot."""
         waiting, counters = self._waiting, self._settings.counters
         if counters is not None and not waiting.is_measured:
             waiting.measure(counters.denied, counters.redistributed)
-        starts = waiting.choose(slots, slots - taken, now, released_may_start=released_may_start, running=self._ages)
+        starts = waiting.choose(slots, slots - taken, now, surveys=surveys, promotes=promotes, running=self._running)
         taken += len(starts.claims) - len(starts.prefetch)
         victims = self._preempting.victims(self._attempts.open.values(), taken, slots, now)
         for id in victims.here:
@@ -304,10 +305,10 @@ class Planner:
             return starts
         return msgspec.structs.replace(starts, preempt=victims.anywhere)
 
-    def _ages(self) -> list[tuple[str, float]]:
-        """Return the type of each running task and the seconds since it began."""
+    def _running(self) -> list[Running]:
         now = self._clock.monotonic()
-        return [(attempt.task.type, now - attempt.started) for attempt in self._attempts.open.values()]
+        attempts = self._attempts.open.values()
+        return [Running(each.task.type, now - each.started, each.task.effective) for each in attempts]
 
     def return_prefetched(self) -> None:
         """Return the tasks that were prefetched and have not begun to the queue, with the next turn."""

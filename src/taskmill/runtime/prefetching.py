@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 
 from taskmill.core.ports import Clock, Dispatches
+from taskmill.define.registry import RegisteredType
 from taskmill.dispatch.backpressure import Backpressure
 from taskmill.dispatch.waiting import WaitingTasks
 from taskmill.model.attempt import Outcome, StopReason, Succeeded
@@ -69,6 +70,9 @@ class Prefetching:
         self._slots_kept = 0
         """Slots of ended attempts whose verdicts must be committed before a prefetched task takes the slot."""
         self._is_beginning = False
+        self._beginnings: list[tuple[int, int, int]] = []
+        """``(id, attempt, began at)`` of tasks whose beginning is not yet written."""
+        self._loop = asyncio.get_running_loop()
 
     def follow(self, commit: Commit) -> None:
         """Note the tasks that a commit has put into the queue."""
@@ -155,6 +159,25 @@ class Prefetching:
             self._start(task, monotonic)
             free -= 1
         self._is_beginning = False
+
+    def note_beginning(self, task: Claimed, type: RegisteredType) -> None:
+        """Have the store write that a task begins, before any code of the task runs.
+
+        Handlers that begin in this iteration of the event loop run in the next one, after the callback that is
+        scheduled here with the first of them. So one write serves all of them. A thread, a process or an eager task
+        factory runs the handler at once.
+        """
+        self._beginnings.append((task.id, task.attempt, task.started_at))
+        is_async = type.handler.main.is_async and not type.in_process
+        if not is_async or self._loop.get_task_factory() is not None:
+            self._write_beginnings()
+        elif len(self._beginnings) == 1:
+            self._loop.call_soon(self._write_beginnings)
+
+    def _write_beginnings(self) -> None:
+        begun, self._beginnings = self._beginnings, []
+        if begun:
+            self._store.note_beginnings(begun)
 
     def withhold(self, ids: Collection[int]) -> list[Claimed]:
         """Remove and return those of the given tasks that have not begun, so that they cannot begin."""

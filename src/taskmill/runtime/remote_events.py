@@ -11,8 +11,6 @@ earlier read. Endings and failures are announced once they are durable, like tho
 While this process dispatches an SQLite file, no other process runs tasks of it, and nothing is read.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Callable

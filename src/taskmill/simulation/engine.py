@@ -7,8 +7,6 @@ Laws: with the same durations, tasks start in the order in which a dispatcher st
 same luck give the same run.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, tzinfo

@@ -5,8 +5,6 @@ what is simulated, not on the length of the queue: a task near the front of a lo
 (docs/decisions/0039).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime, tzinfo
 from typing import Any, NamedTuple

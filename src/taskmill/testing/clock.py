@@ -81,11 +81,15 @@ class ManualClock:
 
     async def jump(self, duration: Duration) -> None:
         """Move only the wall clock, backwards if negative, as an administrator or a time server would."""
-        if isinstance(duration, bool) or not isinstance(duration, timedelta | int | float):
-            is_back = isinstance(duration, str) and duration.lstrip().startswith("-")
-            given = duration.lstrip()[1:] if is_back and isinstance(duration, str) else duration
-            duration = milliseconds(given, "duration") / (-1000 if is_back else 1000)
-        self._now += duration if isinstance(duration, timedelta) else timedelta(seconds=duration)
+        sign, length = 1, duration
+        if isinstance(duration, str):
+            if duration.lstrip().startswith("-"):
+                sign, length = -1, duration.lstrip()[1:]
+        elif (isinstance(duration, timedelta) and duration < timedelta()) or (
+            isinstance(duration, int | float) and duration < 0
+        ):
+            sign, length = -1, -duration
+        self._now += sign * timedelta(milliseconds=milliseconds(length, "duration"))
         for _, _, alarm in self._sleepers:
             _ring(alarm)
         self._sleepers.clear()

@@ -1,6 +1,7 @@
 """Look around in a store of any size: pages of tasks, suggestions, activity, details, a preview of shares, machines.
 
-Every answer is bounded: it costs about the same with a million tasks as with a hundred.
+Every answer is bounded: it costs about the same with a million tasks as with a hundred. The methods import the values
+that they return, because most programs never call them.
 """
 
 from __future__ import annotations
@@ -13,21 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, get_args
 import msgspec
 
 from taskmill.errors import ConfigError, TaskNotFound
-from taskmill.model.browsing import (
-    MOST_ON_A_PAGE,
-    MOST_SEARCHED,
-    MOST_SUGGESTED,
-    Activity,
-    ActivityPoint,
-    MachineSnapshot,
-    PageRequest,
-    PriorityStep,
-    SpanOfHistory,
-    SuggestField,
-    TaskDetails,
-    TaskPage,
-    TaskSort,
-)
 from taskmill.model.controls import Change, Scope, ScopeKind
 from taskmill.model.durations import Duration, from_ms, milliseconds
 from taskmill.model.filters import FilterOptions, checked_filters
@@ -39,6 +25,16 @@ from taskmill.verbs.components import OpenStore, checked_id, checked_text
 from taskmill.verbs.reading import ReadMethods
 
 if TYPE_CHECKING:
+    from taskmill.model.browsing import (
+        Activity,
+        MachineSnapshot,
+        PriorityStep,
+        SpanOfHistory,
+        SuggestField,
+        TaskDetails,
+        TaskPage,
+        TaskSort,
+    )
     from taskmill.model.controls import Controls
     from taskmill.model.snapshot import Snapshot
     from taskmill.policy.rules import Rules
@@ -64,9 +60,11 @@ class BrowseMethods(ReadMethods[OpenStore]):
         it is by the time of the end, unless tags, a key or a parent are given. ``limit`` is 100 unless it is given. A
         page searches at most 10,000 tasks.
         """
+        from taskmill.model.browsing import MOST_ON_A_PAGE, MOST_SEARCHED, PageRequest
+
         self._opened()
         await self._store_beginnings()
-        if sort not in get_args(TaskSort):
+        if sort not in ("newest", "oldest"):
             raise ConfigError(f"sort must be 'newest' or 'oldest', got {sort!r}")
         limit = filters.get("limit", 100)
         if not 1 <= _whole(limit, "limit") <= MOST_ON_A_PAGE:
@@ -87,6 +85,8 @@ class BrowseMethods(ReadMethods[OpenStore]):
         ``field`` is ``type``, ``domain``, ``group``, ``state``, ``key`` or ``tag``; for a tag the prefix is the
         beginning of its name, or ``name=`` and the beginning of its value.
         """
+        from taskmill.model.browsing import MOST_SUGGESTED, SuggestField
+
         self._opened()
         if field not in get_args(SuggestField):
             raise ConfigError(f"field must be one of {', '.join(get_args(SuggestField))}; got {field!r}")
@@ -99,6 +99,7 @@ class BrowseMethods(ReadMethods[OpenStore]):
 
         Counts come from an index, times from a sample of the tasks that ended last in each step.
         """
+        from taskmill.model.browsing import Activity, ActivityPoint
         from taskmill.policy.activity import known, percentile
 
         self._opened()
@@ -140,6 +141,8 @@ class BrowseMethods(ReadMethods[OpenStore]):
 
     async def details(self, id: int) -> TaskDetails:
         """Return everything that is stored about a task: its saved state, its relations, how its priority grows."""
+        from taskmill.model.browsing import TaskDetails
+
         self._opened()
         await self._store_beginnings()
         record = await self.get(checked_id(id))
@@ -163,6 +166,7 @@ class BrowseMethods(ReadMethods[OpenStore]):
     async def _priorities(
         self, record: TaskRecord | HistoryRecord, aging: tuple[int, int] | None
     ) -> list[PriorityStep]:
+        from taskmill.model.browsing import PriorityStep
         from taskmill.policy.activity import priority_steps
 
         if aging is None or isinstance(record, HistoryRecord) or record.status is Status.RUNNING:
@@ -221,6 +225,8 @@ class BrowseMethods(ReadMethods[OpenStore]):
 
     async def machines(self) -> list[MachineSnapshot]:
         """Return the load and capacity of each dispatching node's machine, as far as it measures them."""
+        from taskmill.model.browsing import MachineSnapshot
+
         self._opened()
         machine_watch = self._machine_watch
         watch = None if machine_watch is None else machine_watch.watch

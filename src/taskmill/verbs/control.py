@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
-from taskmill.core.logs import logger
 from taskmill.errors import ConfigError, InvalidState, StoreError
 from taskmill.handle import Handle
 from taskmill.model.filters import FilterOptions, checked_filters
 from taskmill.model.records import HistoryRecord
-from taskmill.model.settings import PRUNE_BITE, Retention, RetentionLimits, chosen_retention
+from taskmill.model.settings import PRUNE_BITE, Retention, chosen_retention
 from taskmill.model.status import Ending
 from taskmill.model.submission import Stored
 from taskmill.verbs.components import checked_id
@@ -20,6 +19,7 @@ from taskmill.verbs.waiting import WaitMethods
 
 if TYPE_CHECKING:
     from taskmill.model.commit import CancelResult, SeriesChange
+    from taskmill.model.settings import RetentionLimits
     from taskmill.model.task import Claimed
 
 
@@ -63,6 +63,8 @@ class ControlMethods(WaitMethods):
             try:
                 self._follow((await self._cancel_withheld([task.id for task in late], late)).commit)
             except StoreError:
+                from taskmill.core.logs import logger
+
                 # The request to stop them is stored, so they end with the next turn that the store accepts.
                 logger.warning("%d cancelled tasks end once the store accepts writes again", len(late))
         return result
@@ -139,10 +141,10 @@ class ControlMethods(WaitMethods):
         self._opened()
         await self._settle_clock()
         change = await change_series(checked_id(id), self._clock.now_ms())
+        self._follow(change.commit)
         if change.series_id is None:
             await self.get(id)
             raise InvalidState(f"task {id} is not part of a recurring series, or its series has ended")
-        self._follow(change.commit)
         return change
 
     async def prune(self, retention: Retention | None = None, **limits: Unpack[RetentionLimits]) -> int:

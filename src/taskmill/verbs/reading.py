@@ -12,8 +12,6 @@ from taskmill.errors import ConfigError, TaskNotFound
 from taskmill.model.controls import EVERYTHING, ScopeKind
 from taskmill.model.durations import FIRST_INSTANT_MS, Duration, instant, milliseconds
 from taskmill.model.filters import FilterOptions, checked_filters
-from taskmill.model.machine import UNSEEN, NodeMachine
-from taskmill.model.published import PublishedType, published_type
 from taskmill.model.records import ErrorGroup, HistoryRecord, TaskGraph, TaskRecord, TypeStats
 from taskmill.model.status import Ending, Status
 from taskmill.verbs.components import OpenStore, ReadComponents, checked_id, checked_text, in_thread
@@ -21,6 +19,8 @@ from taskmill.verbs.components import OpenStore, ReadComponents, checked_id, che
 if TYPE_CHECKING:
     from taskmill.model.cluster import NodeAtWork
     from taskmill.model.explanation import Explanation
+    from taskmill.model.machine import NodeMachine
+    from taskmill.model.published import PublishedType
     from taskmill.model.queue_state import WholeQueue
     from taskmill.model.snapshot import Schedule, Snapshot
     from taskmill.policy.rules import Rules
@@ -87,6 +87,8 @@ class ReadMethods(ReadComponents[OpenStore]):
 
     async def task_types(self) -> dict[str, PublishedType]:
         """Return the task types that programs have registered in the store, with their parameters, by name."""
+        from taskmill.model.published import published_type
+
         self._opened()
         published = await self._store.published_types()
         return {name: published_type(name, defaults) for name, defaults in sorted(published.items())}
@@ -239,6 +241,8 @@ class ReadMethods(ReadComponents[OpenStore]):
 
     async def _machines(self) -> list[NodeMachine]:
         """Return the readings of each dispatching node, this one included."""
+        from taskmill.model.machine import UNSEEN, NodeMachine
+
         machine_watch = self._machine_watch
         here = NodeMachine(None, UNSEEN if machine_watch is None else machine_watch.machine, is_here=True)
         if not self._store.is_cluster:

@@ -30,6 +30,11 @@ class RunMethods(Components):
         """How long running tasks may finish after :meth:`stop`, unless it is given another time."""
         return timedelta(seconds=self._settings.shutdown_grace)
 
+    @property
+    def handled_types(self) -> tuple[str, ...]:
+        """The names of the task types that have a handler here, sorted."""
+        return tuple(sorted(registered.handler.name for registered in self._registry))
+
     async def run(self, *, standby: bool = False) -> None:
         """Dispatch until :meth:`stop`. With ``standby``, first wait until no other process dispatches this store."""
         self._opened()

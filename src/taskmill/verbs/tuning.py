@@ -16,7 +16,7 @@ from taskmill.model.durations import Duration, from_ms, instant, milliseconds
 from taskmill.model.records import HistoryRecord
 from taskmill.model.settings import Group, RateLimit, priority_value
 from taskmill.model.type_name import domain_of
-from taskmill.verbs.components import checked_concurrency, checked_id, checked_text
+from taskmill.verbs.components import checked_concurrency, checked_text
 from taskmill.verbs.control import ControlMethods
 
 
@@ -27,7 +27,9 @@ class TuneMethods(ControlMethods):
         """Change the priority of an active task; a waiting task moves in the queue accordingly."""
         self._opened()
         value = priority_value(priority, "priority")
-        commit = await self._store.set_priority(checked_id(id), value)
+        # A task past its deadline has ended for the caller, even if it has not moved to history yet.
+        has_ended = isinstance(await self.get(id), HistoryRecord)
+        commit = None if has_ended else await self._store.set_priority(id, value)
         if commit is None:
             record = await self.get(id)
             state = record.ending if isinstance(record, HistoryRecord) else "being stopped"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from taskmill.core.logs import logger
-from taskmill.define.current import current
 from taskmill.errors import StoreError, StoreLost, TimedOut
 from taskmill.model.arguments import check_arguments
 from taskmill.model.durations import Duration, optional_milliseconds
@@ -32,6 +30,8 @@ class WaitMethods(Components, BrowseMethods["Store"]):
 
     async def wait(self, id: int, timeout: Duration | None = None) -> HistoryRecord:
         """Wait until a task has ended, in this process or another, and return its record."""
+        from taskmill.define.current import current
+
         self._opened()
         limit = optional_milliseconds(timeout, "timeout")
         until = None if limit is None else self._clock.monotonic() + limit / 1000
@@ -90,6 +90,8 @@ class WaitMethods(Components, BrowseMethods["Store"]):
         except StoreLost:
             raise
         except StoreError as wrong:
+            from taskmill.core.logs import logger
+
             logger.error("task %d has ended, but that is not on disk yet; retrying in %g s: %s", id, DISK_RETRY, wrong)
             return False
         return True

@@ -1,7 +1,8 @@
 """Events for browsers: one listener for all pages, whose events are written once and sent a few times a second.
 
 What an event costs does not depend on the number of pages. Each page has a place in the list of the latest messages,
-and gets what is new as one piece. A page that fell behind gets ``EventsMissed`` and reads its data again.
+and gets what is new as one piece, which pages at the same place share. A page that fell behind gets ``EventsMissed``
+and reads its data again.
 
 A busy store has far more events than people can follow, and building them would slow its dispatcher down. So the
 listener rests for a while after :data:`MOST_AT_ONCE` events at once, and pages get ``EventsMissed`` instead.
@@ -56,6 +57,8 @@ class Stream:
         """The latest messages, each with the number of its event."""
         self._position = 0
         """How many messages there were so far."""
+        self._piece: tuple[int, int, bytes] = (0, 0, b"")
+        """The messages between two positions. Pages at the same position, which is most of them, share it."""
         self._news = asyncio.Event()
         self._pages = 0
         self._is_ending = False
@@ -86,10 +89,10 @@ class Stream:
 
     # One page
 
-    async def _pieces(self, position: int, first: str) -> AsyncGenerator[str, None]:
+    async def _pieces(self, position: int, first: str) -> AsyncGenerator[bytes, None]:
         self._pages += 1
         try:
-            yield f"retry: {RETRY_MS}\n\n{first}"
+            yield f"retry: {RETRY_MS}\n\n{first}".encode()
             while not self._is_ending:
                 if position != self._position:
                     position, piece = self._position, self._since(position)
@@ -101,7 +104,7 @@ class Stream:
                 except TimeoutError:
                     if self._listening is None or self._listening.done():
                         return
-                    yield ": nothing happened\n\n"
+                    yield b": nothing happened\n\n"
         finally:
             self._pages -= 1
 
@@ -115,12 +118,16 @@ class Stream:
             return self._position - known[::-1].index(since), ""
         return self._position, _message(known[-1], _missed(0))
 
-    def _since(self, position: int) -> str:
+    def _since(self, position: int) -> bytes:
         """Return all messages after a position as one piece."""
-        behind = self._position - position
-        if behind > len(self._messages):
-            return _message(self._messages[-1][0], _missed(behind))
-        return "".join([text for _, text in self._messages][-behind:])
+        if self._piece[:2] != (position, self._position):
+            behind = self._position - position
+            if behind > len(self._messages):
+                text = _message(self._messages[-1][0], _missed(behind))
+            else:
+                text = "".join([text for _, text in self._messages][-behind:])
+            self._piece = (position, self._position, text.encode())
+        return self._piece[2]
 
     # All pages
 

@@ -104,7 +104,7 @@ def live(world: World, declared: list[tuple[str, str, float]], program: list[Act
                 world.initialize(*declared)
 
 
-@settings(max_examples=often(60))
+@settings(max_examples=often(30))
 @given(beginnings(), declarations.filter(bool), plans, programs)
 def test_whatever_happens_what_starts_is_what_is_due(
     beginning: tuple[ZoneInfo, int],

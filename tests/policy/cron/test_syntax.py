@@ -88,8 +88,11 @@ def test_any_text_is_understood_or_refused_with_field_and_reason(text: str) -> N
 @pytest.mark.parametrize(
     ("field", "place", "reason"),
     [
-        ("*/5", 0, "steps are not POSIX"),
-        ("0-30/5", 0, "steps are not POSIX"),
+        ("*/5", 0, "steps are not POSIX: list the numbers, 0,5,10,15,20,25,30,35,40,45,50,55"),
+        ("*/10", 2, "steps are not POSIX: list the numbers, 1,11,21,31"),
+        ("0-30/15", 0, "steps are not POSIX: list the numbers, 0,15,30"),
+        ("0-70/15", 0, "steps are not POSIX: list the numbers"),
+        ("*/0", 0, "steps are not POSIX: list the numbers"),
         ("60", 0, "'60' is not from 0 to 59"),
         ("24", 1, "'24' is not from 0 to 23"),
         ("0", 2, "'0' is not from 1 to 31"),

@@ -9,6 +9,7 @@ import pytest
 
 from taskmill import Aging, Group, RateLimit
 from tests.both_engines import Engine
+from tests.repetition import often
 from tests.runtime.ahead.test_same_starts import SETTINGS, Bench, order
 
 CHANGES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -34,7 +35,7 @@ CHANGES: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", CHANGES)
 async def test_a_change_that_is_applied_does_what_its_simulation_has_shown(name: str, engine: Engine) -> None:
     settings, changes = CHANGES[name]
-    for seed in range(engine.fewer(4)):
+    for seed in range(engine.fewer(often(2))):
         bench, chance = Bench(**SETTINGS[settings]), random.Random(f"{name} {seed}")
         async with bench.scheduler as scheduler:
             await bench.learn()

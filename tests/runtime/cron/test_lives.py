@@ -116,7 +116,7 @@ def test_the_engine_starts_what_is_due_when_it_is_due_and_nothing_else(
 
 
 @pytest.mark.one_engine("many lives; a few are lived on both")
-@settings(max_examples=often(12), deadline=None, suppress_health_check=UNHURRIED)
+@settings(max_examples=often(6), deadline=None, suppress_health_check=UNHURRIED)
 @lives
 def test_it_does_so_in_many_lives(
     beginning: tuple[ZoneInfo, int], declared: list[Task], plans: list[Plan], program: list[Act]

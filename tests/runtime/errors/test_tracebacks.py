@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
+import traceback
 from typing import Any
 
 import pytest
 
 from taskmill import Domain, Retry
 from taskmill.execute import tracebacks
-from taskmill.execute.tracebacks import LONGEST_TRACEBACK, details_of, shortened
+from taskmill.execute.tracebacks import LONGEST_TRACEBACK, details_of, own_traceback, shortened
 from taskmill.execute.work import outcome_of_exception
 from taskmill.model.attempt import Failed
 from taskmill.testing.plugin import SchedulerFactory
@@ -69,8 +71,6 @@ def test_a_long_traceback_is_cut_in_the_middle_and_says_by_how_much() -> None:
 
 
 def _whole(wrong: BaseException) -> list[str]:
-    import traceback
-
     return ["".join(traceback.format_exception(wrong)).rstrip()]
 
 
@@ -254,3 +254,50 @@ async def test_an_attempt_inside_middleware_leaves_the_frames_of_the_handler(
         (error,) = (await handle.record()).errors
         assert error.traceback is not None
         assert error.traceback.splitlines()[1].endswith(f"in {task.type.function.__name__}")
+
+
+async def test_a_logged_traceback_starts_at_the_handler_and_keeps_its_causes(
+    taskmill_scheduler: SchedulerFactory, caplog: pytest.LogCaptureFixture
+) -> None:
+    from taskmill.cron import Cron
+
+    domain = Domain("d", retry=Retry.none())
+
+    def fail() -> None:
+        try:
+            raise KeyError("cause")
+        except KeyError as cause:
+            raise ValueError("no") from cause
+
+    @domain.task
+    async def on_loop() -> None:
+        fail()
+
+    @domain.task
+    def in_thread() -> None:
+        fail()
+
+    scheduler = await taskmill_scheduler(domains=[domain], cron=[Cron("cron", "0 0 1 1 *", fail, 60)])
+    await on_loop.submit()
+    await in_thread.submit()
+    await scheduler.run_until_idle()
+    await scheduler.run_cron("cron")
+    await scheduler.run_until_idle()
+    logged = [record for record in caplog.records if record.exc_info is not None]
+    first = {record.getMessage().split("(")[1].split(")")[0]: _functions(record) for record in logged}
+    assert first == {"d::on_loop": ["on_loop", "fail"], "d::in_thread": ["in_thread", "fail"], "cron::cron": ["fail"]}
+    assert caplog.text.count("KeyError: 'cause'\n\nThe above exception was the direct cause") == len(logged)
+
+
+def _functions(record: logging.LogRecord) -> list[str]:
+    """Return the functions in the traceback of a log record."""
+    assert record.exc_info is not None
+    return [frame.name for frame in traceback.extract_tb(record.exc_info[2])]
+
+
+@one_engine
+def test_an_exception_of_taskmill_itself_is_logged_with_all_its_frames() -> None:
+    with pytest.raises(AttributeError) as caught:
+        shortened(5)  # type: ignore[arg-type]
+    ours = caught.tb.tb_next
+    assert own_traceback(caught.value.with_traceback(ours)) is ours is not None

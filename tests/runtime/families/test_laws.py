@@ -20,7 +20,7 @@ from tests.both_engines import Engine
 from tests.repetition import often
 from tests.runtime.families.world import World
 
-PROGRAMS = int(os.environ.get("TASKMILL_FAMILY_PROGRAMS", often(25)))
+PROGRAMS = int(os.environ.get("TASKMILL_FAMILY_PROGRAMS", often(12)))
 FIRST_SEED = int(os.environ.get("TASKMILL_FAMILY_SEED", "0"))
 
 

@@ -70,7 +70,7 @@ def told(declared: Declared, pressures: list[float], story: list[Step]) -> Itera
         world.fill()
 
 
-@settings(max_examples=often(30))
+@settings(max_examples=often(15))
 @given(worlds, stories)
 def test_a_waiting_task_is_picked_exactly_when_it_has_no_hold(
     declared_and_pressed: tuple[Declared, list[float]], story: list[Step]
@@ -85,7 +85,7 @@ def test_a_waiting_task_is_picked_exactly_when_it_has_no_hold(
             assert all(holds.values()), {id: reasons for id, reasons in holds.items() if not reasons}
 
 
-@settings(max_examples=often(20))
+@settings(max_examples=often(10))
 @given(worlds, stories)
 def test_the_metric_counts_only_what_explain_says(
     declared_and_pressed: tuple[Declared, list[float]], story: list[Step]

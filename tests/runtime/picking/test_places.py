@@ -95,8 +95,9 @@ async def test_the_place_survives_a_restart(taskmill_scheduler: SchedulerFactory
 
 
 async def test_a_replacement_far_beyond_what_is_in_sight_keeps_its_place(
-    taskmill_scheduler: SchedulerFactory, any_store: str
+    taskmill_scheduler: SchedulerFactory, any_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(aging, "LARGEST_FRONT", 20)
     scheduler = await taskmill_scheduler(store=any_store, domains=[domain], max_concurrency=1)
     many = 3 * aging.LARGEST_FRONT
     await scheduler.submit_many([work.prepare(n, 1) for n in range(many)])

@@ -190,3 +190,46 @@ async def test_only_as_many_are_preempted_as_can_start(
         stopped, started = len(work.of("stop")), len(log)
         await scheduler.stop(0)
     assert (stopped, started) == (starts, starts)
+
+
+@pytest.mark.parametrize("waiting", [1, 3])
+async def test_an_urgent_task_of_a_type_that_is_short_preempts_at_once(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, waiting: int
+) -> None:
+    # Tasks of a type that ended at once so far are claimed before a slot is free. An urgent one would then wait for it.
+    work = Work(manual_clock)
+    scheduler = await taskmill_scheduler(domains=[work.domain], shutdown_grace=0, max_concurrency=1)
+    async with scheduler.running():
+        await work.task.submit("short", 0)
+        await manual_clock.advance(0)
+        await work.task.submit("long")
+        await manual_clock.advance(0)
+        urgent = [work.task.options(priority=0).prepare(f"urgent {n}", 1) for n in range(waiting)]
+        await scheduler.submit_many(urgent)
+        await manual_clock.advance(0)
+        assert work.of("stop") == [("long", 0)]
+        assert work.of("start")[-1] == ("urgent 0", 0)
+        await manual_clock.advance(30)
+    assert [name for name, _ in work.of("end")] == ["short", *(f"urgent {n}" for n in range(waiting)), "long"]
+
+
+@pytest.mark.parametrize("raised", ["first", "second", None])
+async def test_a_changed_priority_of_a_type_that_is_short_preempts_at_once(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, raised: str | None
+) -> None:
+    work = Work(manual_clock)
+    scheduler = await taskmill_scheduler(domains=[work.domain], shutdown_grace=0, max_concurrency=1, preempt_at=50)
+    async with scheduler.running():
+        await work.task.submit("short", 0)
+        await manual_clock.advance(0)
+        running = await work.task.options(priority=40).submit("running")
+        await manual_clock.advance(0)
+        waiting = {name: await work.task.options(priority=45).submit(name, 1) for name in ("first", "second")}
+        await manual_clock.advance(0)
+        if raised is None:
+            await scheduler.set_priority(running.id, Priority.LOW)
+        else:
+            await scheduler.set_priority(waiting[raised].id, 0)
+        await manual_clock.advance(0)
+        assert work.of("stop") == [("running", 0)]
+        assert work.of("start")[-1] == (raised or "first", 0)

@@ -15,8 +15,8 @@ from taskmill import Context, Domain, Group, RateLimit, Retry, Scheduler
 from taskmill.dispatch import prefetch
 from taskmill.events import TaskDispatched
 from taskmill.model.controls import ScopeKind
+from taskmill.model.options import CallOptions
 from taskmill.model.records import HistoryRecord
-from taskmill.model.submission import CallOptions
 from taskmill.model.turn import Turn, TurnResult
 from taskmill.store.sql import controls, ledger
 from taskmill.store.sql.connection import Connection

@@ -55,3 +55,32 @@ async def test_a_message_that_is_no_text_is_an_error_of_the_handler(
         assert isinstance(record, HistoryRecord)
         assert record.ending == "dead_letter"
         assert record.error == f"ConfigError: message must be a string, not {type(message).__name__}"
+
+
+def _keep_quiet(ctx: Context) -> None:
+    """Report a message, and then progress of each kind without one."""
+    ctx.progress(0.1, "scanning")
+    ctx.progress(0.2)
+    ctx.progress.of(1, 4)
+    ctx.progress.bytes(2)
+    ctx.progress.advance(1)
+
+
+async def on_the_loop(ctx: Context) -> None:
+    _keep_quiet(ctx)
+
+
+def in_a_thread(ctx: Context) -> None:
+    _keep_quiet(ctx)
+
+
+@pytest.mark.parametrize("handler", [on_the_loop, in_a_thread])
+async def test_a_message_stays_until_it_is_replaced_also_if_its_report_is_not_written(handler: Any) -> None:
+    domain = Domain("messages")
+    work = domain.task(handler)
+    async with Scheduler(domains=[domain]) as scheduler:
+        handle = await work.submit()
+        await scheduler.run_until_idle()
+        progress = (await handle.record()).progress
+        assert progress is not None
+        assert (progress.fraction, progress.message) == (0.5, "scanning")

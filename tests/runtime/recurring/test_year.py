@@ -162,8 +162,8 @@ class Year:
 
 @pytest.mark.parametrize("seed", seeds(2))
 async def test_a_year_of_failures_pauses_suspends_and_clock_steps(tmp_path: Path, engine: Engine, seed: int) -> None:
-    # It reopens the store all the time, which takes connections to a server: a fifth of a year suffices there.
-    days, max_runs = min(engine.fewer(often(365)), 365), min(engine.fewer(often(500)), 500)
+    # It reopens the store all the time. A normal run lasts a third of a year, and on a server a fifth of that.
+    days, max_runs = min(engine.fewer(often(120)), 365), min(engine.fewer(often(165)), 500)
     year = Year(tmp_path / "tasks.db", seed, days, max_runs)
     try:
         await year.live()

@@ -77,7 +77,7 @@ def heard(events: Listener[Any]) -> list[tuple[Any, ...]]:
     ]
 
 
-@pytest.mark.parametrize(("store", "backlog"), [(":memory:", 50_000), ("file", 5_000)])
+@pytest.mark.parametrize(("store", "backlog"), [(":memory:", 20_000), ("file", 5_000)])
 async def test_a_huge_backlog_and_a_stream_of_urgent_tasks_starve_neither_backup_nor_maintenance(
     taskmill_scheduler: SchedulerFactory,
     manual_clock: ManualClock,

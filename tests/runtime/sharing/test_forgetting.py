@@ -18,7 +18,7 @@ GONE = "gone-"
 FEW = 100
 """A fixed number of names may be remembered; it does not grow with the number of groups."""
 
-ROOMS = ("runtime", "dispatch", "policy", "model", "core.ports")
+ROOMS = ("taskmill.runtime", "taskmill.dispatch", "taskmill.policy", "taskmill.model", "taskmill.core.ports")
 """The packages whose objects are searched for names."""
 
 
@@ -45,9 +45,7 @@ def _texts(where: str, it: Any, seen: set[int]) -> Iterator[tuple[str, str]]:
     elif isinstance(it, list | tuple | set | frozenset):
         for each in list(it):
             yield from _texts(where, each, seen)
-    elif type(it).__module__.startswith(
-        ("taskmill.runtime", "taskmill.policy", "taskmill.model", "taskmill.core.ports")
-    ):
+    elif type(it).__module__.startswith(ROOMS):
         names = [*getattr(it, "__dict__", {}), *(n for c in type(it).__mro__ for n in getattr(c, "__slots__", ()))]
         for name in names:
             yield from _texts(f"{type(it).__name__}.{name}", getattr(it, name, None), seen)
@@ -80,7 +78,7 @@ async def test_names_of_groups_that_came_and_went_are_not_kept(
     scheduler = await taskmill_scheduler(domains=[domain], max_concurrency=50, **SETTINGS[settings])
     async with scheduler.running():
         await scheduler.submit(work.options(group="stays").prepare())
-        for wave in range(10):
+        for wave in range(5):
             names = [f"{GONE}{wave}-{n}" for n in range(100)]
             # Some of them may preempt, some become urgent while they wait.
             many = [work.options(group=name, priority=n % 3 * 60).prepare() for n, name in enumerate(names * 2)]

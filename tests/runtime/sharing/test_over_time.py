@@ -26,7 +26,7 @@ from taskmill.policy.rules import Rules
 
 pytestmark = pytest.mark.one_engine("no store is opened")
 
-DISPATCHES = int(os.environ.get("TASKMILL_DISPATCHES", "50000"))
+DISPATCHES = int(os.environ.get("TASKMILL_DISPATCHES", "30000"))
 TYPE = "d::t"
 
 
@@ -135,7 +135,7 @@ def test_groups_of_long_tasks_get_no_more_of_the_slots(slots: int) -> None:
     # A task shorter than the minimum charge counts as that.
     mill = Mill(slots, {name: Group(weight=w) for name, w in weights.items()}, lambda name: lengths[name.split()[0]])
     mill.keep_busy(*weights)
-    mill.run(20_000)
+    mill.run(8_000)
     parts = {name: max(lengths[name.split()[0]], 100) * started for name, started in mill.started.items()}
     total = sum(parts.values())
     assert_by_weight({name: part / total for name, part in parts.items()}, weights, 0.12)
@@ -159,7 +159,7 @@ def test_a_newcomer_is_served_within_one_round_however_long_the_others_were_ther
     names = [f"g{number}" for number in range(50)]
     mill = Mill(4, {name: Group(weight=weight) for name in names} | {"late": Group(weight=2)})
     mill.keep_busy(*names)
-    mill.run(10_000)
+    mill.run(4_000)
     mill.keep_busy("late")
     before = mill.started.total()
     while not mill.started["late"]:
@@ -197,7 +197,7 @@ def test_a_light_group_beside_one_100_times_heavier_gets_its_part(slots: int) ->
     weights = {"heavy": 100, "light": 1}
     mill = Mill(slots, {name: Group(weight=weight) for name, weight in weights.items()})
     mill.keep_busy(*weights)
-    mill.run(15_000)
+    mill.run(6_000)
     assert_by_weight(mill.parts(), weights, 0.05)
 
 
@@ -216,7 +216,7 @@ def test_minimums_and_caps_hold_at_every_moment_and_the_rest_is_shared() -> None
         least.append(mill.running["sure"])
         most.append(mill.running["capped"])
 
-    mill.run(20_000, watch)
+    mill.run(8_000, watch)
     assert min(least) >= 2
     assert max(most) <= 1
     assert min(mill.started[name] for name in names) >= 0.95 * max(mill.started[name] for name in names)
@@ -226,7 +226,7 @@ def test_more_minimums_than_slots_are_served_in_turns() -> None:
     names = [f"g{number}" for number in range(10)]
     mill = Mill(4, {name: Group(min_slots=2) for name in names})
     mill.keep_busy(*names)
-    mill.run(10_000)
+    mill.run(5_000)
     assert_by_weight(mill.parts(), dict.fromkeys(names, 1), 0.05)
 
 

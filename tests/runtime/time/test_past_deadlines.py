@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from taskmill import Context, Domain, DuplicateTask, OnDuplicate, Retry, RetryLater, Scheduler
+from taskmill import Context, Domain, DuplicateTask, InvalidState, OnDuplicate, Retry, RetryLater, Scheduler
 from taskmill.events import TaskExpired
 from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.testing import ManualClock
@@ -117,6 +117,50 @@ async def test_an_expired_task_cannot_be_cancelled(scheduler: Scheduler, manual_
     assert await old.cancel() is False
     assert (await old.wait()).ending == "expired"
     assert await scheduler.cancel_where(type="d::work") == []
+
+
+async def test_the_priority_of_an_expired_task_cannot_be_changed(
+    scheduler: Scheduler, manual_clock: ManualClock
+) -> None:
+    old = await work.options(ttl=10).submit(1)
+    await manual_clock.advance(10)
+    with pytest.raises(InvalidState, match="expired"):
+        await scheduler.set_priority(old.id, 5)
+    assert (await old.record()).priority == 128
+
+
+async def test_expired_tasks_are_not_among_the_values_of_a_tag(scheduler: Scheduler, manual_clock: ManualClock) -> None:
+    for n in range(3):
+        await work.options(key=None, ttl=10 if n else None, tags={"n": str(n)}).submit(n)
+    assert await scheduler.tag_values("a") == {"b": 3}
+    await manual_clock.advance(10)
+    assert await scheduler.tag_values("a") == {"b": 1}
+    assert await scheduler.tag_values("n") == {"0": 1}
+
+
+@pytest.mark.parametrize("verb", ["pause_recurring", "resume_recurring", "cancel_recurring"])
+async def test_an_expired_occurrence_stays_expired_when_its_series_is_changed(
+    scheduler: Scheduler, manual_clock: ManualClock, verb: str
+) -> None:
+    tick = await work.options(ttl=10, every=60).submit(1)
+    await manual_clock.advance(10)
+    listener = scheduler.events(TaskExpired)
+    await getattr(scheduler, verb)(tick.id)
+    assert (await anext(listener)).task_id == tick.id
+    assert (await tick.record()).state == "expired"
+    states = [task.state for task in await scheduler.tasks()]
+    assert states == {"pause_recurring": ["paused"], "resume_recurring": ["scheduled"]}.get(verb, [])
+
+
+async def test_a_series_whose_last_occurrence_has_expired_has_ended(
+    scheduler: Scheduler, manual_clock: ManualClock
+) -> None:
+    tick = await work.options(ttl=10, every=60, max_runs=1).submit(1)
+    await manual_clock.advance(10)
+    listener = scheduler.events(TaskExpired)
+    with pytest.raises(InvalidState):
+        await scheduler.pause_recurring(tick.id)
+    assert (await anext(listener)).task_id == tick.id
 
 
 async def test_dependents_and_series_follow_when_a_submission_ends_an_expired_task(

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from taskmill import Schedule, TaskNotFound
 from taskmill.cli import output, tables, text
@@ -15,7 +15,9 @@ from taskmill.cli.store_file import VARIABLE, chosen_file, dispatcher_of, opened
 from taskmill.cron import CronExpression
 from taskmill.reading import Reader, ask
 
-HEADINGS = ["name", "runs", "last run", "outcome", "next run"]
+HEADINGS = ["name", "runs", "last run", "began at", "next run", "due at"]
+MINOR = ["began at", "due at"]
+"""Left out if the terminal is narrow: the columns before them say how long ago, or in how long."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +39,7 @@ def execute(arguments: argparse.Namespace) -> int:
         output.print_json([_document(schedule) for schedule in schedules])
     elif schedules:
         rows = [_row(schedule, running) for schedule in schedules]
-        tables.table(HEADINGS, rows, wrap=frozenset(HEADINGS))
+        tables.table(HEADINGS, rows, wrap=frozenset(HEADINGS).difference(MINOR), minor=MINOR)
     else:
         output.say("no cron tasks are declared in this file")
     return DONE
@@ -86,9 +88,10 @@ def _row(schedule: Schedule, running: AbstractSet[int]) -> list[str]:
     return [
         schedule.cron or "",
         _in_words(schedule),
-        "never" if schedule.last_run is None else text.local_time(schedule.last_run),
-        _outcome(schedule, running),
-        _next_run(schedule.next_run),
+        _last_run(schedule, running),
+        _instant(schedule.last_run),
+        _next_run(schedule, running),
+        _instant(schedule.next_run),
     ]
 
 
@@ -96,21 +99,28 @@ def _in_words(schedule: Schedule) -> str:
     return CronExpression.parse(schedule.expression or "").in_words()
 
 
-def _outcome(schedule: Schedule, running: AbstractSet[int]) -> str:
-    """Return how the last run ended, and the task that runs or waits."""
+def _last_run(schedule: Schedule, running: AbstractSet[int]) -> str:
+    """Return how the last attempt ended and how long ago it began."""
     if schedule.task_id in running:
         return f"running as task {schedule.task_id}"
-    parts = [] if schedule.last_outcome is None else [str(schedule.last_outcome)]
-    if schedule.task_id is not None:
-        parts.append(f"task {schedule.task_id} waits")
-    return ", ".join(parts)
+    if schedule.last_run is None:
+        return "never"
+    return f"{schedule.last_outcome or 'began'} {text.rough(datetime.now(UTC) - schedule.last_run)} ago"
 
 
-def _next_run(at: datetime | None) -> str:
-    if at is None:
+def _next_run(schedule: Schedule, running: AbstractSet[int]) -> str:
+    """Return in how long it runs next, and the task that waits for it."""
+    if schedule.next_run is None:
         return "never"
     # An overdue task means that nothing dispatches the file.
-    return f"{'' if at > datetime.now(UTC) else 'due since '}{text.local_time(at)}"
+    late = datetime.now(UTC) - schedule.next_run
+    when = text.ago(schedule.next_run) if late < timedelta(seconds=1) else f"overdue {text.rough(late)}"
+    waits = schedule.task_id is not None and schedule.task_id not in running
+    return f"{when}, task {schedule.task_id}" if waits else when
+
+
+def _instant(at: datetime | None) -> str:
+    return "" if at is None else f"{at.astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def _document(schedule: Schedule) -> dict[str, object]:

@@ -147,7 +147,7 @@ def _opened(found: AnyScheduler) -> AbstractAsyncContextManager[Scheduler]:
 
 
 async def _run(found: AnyScheduler, target: str, lines: RunLines, *, standby: bool, is_live: bool) -> None:
-    stop_asked = asyncio.Event()
+    stop_asked, said_store = asyncio.Event(), asyncio.Event()
     view = _live_view(target) if is_live else None
 
     def ask_to_stop(name: str) -> None:
@@ -156,10 +156,12 @@ async def _run(found: AnyScheduler, target: str, lines: RunLines, *, standby: bo
 
     with _signals(ask_to_stop, before_exit=view.show_cursor if view else lambda: None):
         async with _opened(found) as scheduler:
-            listening = asyncio.create_task(_listen(scheduler, lines))
+            listening = asyncio.create_task(_listen(scheduler, lines, said_store))
             running = asyncio.create_task(scheduler.run(standby=standby))
             stop_wanted = asyncio.create_task(stop_asked.wait())
-            showing = asyncio.create_task(_show_start_and_view(scheduler, target, lines, view, standby=standby))
+            showing = asyncio.create_task(
+                _show_start_and_view(scheduler, target, lines, view, said_store, standby=standby)
+            )
             draining = asyncio.create_task(_report_draining(scheduler, stop_asked, lines))
             others = [showing, stop_wanted, draining]
             try:
@@ -184,8 +186,11 @@ async def _report_draining(scheduler: Scheduler, stop_asked: asyncio.Event, line
         await asyncio.sleep(DRAIN_INTERVAL)
 
 
-async def _listen(scheduler: Scheduler, lines: RunLines) -> None:
-    async for event in scheduler.events():
+async def _listen(scheduler: Scheduler, lines: RunLines, said_store: asyncio.Event) -> None:
+    events = scheduler.events()
+    # The first line names the store.
+    await said_store.wait()
+    async for event in events:
         lines.event(event)
 
 
@@ -222,22 +227,37 @@ def _live_view(target: str) -> LiveView[RunState]:
 
 
 async def _show_start_and_view(
-    scheduler: Scheduler, target: str, lines: RunLines, view: LiveView[RunState] | None, *, standby: bool
+    scheduler: Scheduler,
+    target: str,
+    lines: RunLines,
+    view: LiveView[RunState] | None,
+    said_store: asyncio.Event,
+    *,
+    standby: bool,
 ) -> None:
-    await _announce_start(scheduler, target, lines, standby=standby)
+    try:
+        await _announce_start(scheduler, target, lines, said_store, standby=standby)
+    finally:
+        said_store.set()
     if view is not None:
         with view:
             await _show(scheduler, lines, view)
 
 
-async def _announce_start(scheduler: Scheduler, target: str, lines: RunLines, *, standby: bool) -> None:
+async def _announce_start(
+    scheduler: Scheduler, target: str, lines: RunLines, said_store: asyncio.Event, *, standby: bool
+) -> None:
+    store = str((await scheduler.facts())["store"])
     looks = 0
     while not (snapshot := await scheduler.snapshot()).dispatching:
         looks += 1
         if standby and looks == 2:
-            lines.standing_by(target)
+            lines.standing_by(target, store)
+            said_store.set()
         await asyncio.sleep(STANDBY_INTERVAL if standby and looks > 2 else LOOK_INTERVAL)
-    lines.started(target, snapshot)
+    # The snapshot has the slots of all nodes, the settings those of this one.
+    slots = (await scheduler.settings())["max_concurrency"]
+    lines.started(target, store, len(scheduler.handled_types), slots, snapshot)
 
 
 async def _show(scheduler: Scheduler, lines: RunLines, view: LiveView[RunState]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import shlex
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from taskmill import Explanation, HistoryRecord, TaskDetails, TaskRecord
 from taskmill.cli import output, text
 from taskmill.cli.output import DONE
 from taskmill.cli.store_file import add_file_and_ids, chosen_file_and_id, looking
+from taskmill.cli.store_file import shown as shown_store
 from taskmill.cli.views.attempt_errors import attempt_lines
 
 MOST_NAMED = 10
@@ -40,7 +42,7 @@ def execute(arguments: argparse.Namespace) -> int:
         record = {**structs.asdict(shown.record), "state": shown.record.state}
         output.print_json({**record, "details": shown.details, "explanation": shown.why})
     else:
-        output.facts(_facts(shown))
+        output.facts(_facts(shown, shlex.quote(shown_store(file))))
     return DONE
 
 
@@ -50,7 +52,7 @@ async def _read(file: str, id: int) -> FoundTask:
         return FoundTask(record, details, None if isinstance(record, HistoryRecord) else await reader.explain(id))
 
 
-def _facts(shown: FoundTask) -> Iterator[tuple[str, str]]:
+def _facts(shown: FoundTask, store: str) -> Iterator[tuple[str, str]]:
     """Return names and values, without those that are empty."""
     record = shown.record
     ended = record if isinstance(record, HistoryRecord) else None
@@ -82,9 +84,9 @@ def _facts(shown: FoundTask) -> Iterator[tuple[str, str]]:
         yield "result", _laid_out(ended.result)
     yield from _neighbours(shown)
     if record.errors:
-        yield "tracebacks", f"taskmill errors FILE {record.id}"
+        yield "tracebacks", f"taskmill errors {store} {record.id}"
     if record.state == "dead_letter":
-        yield "run it again", f"taskmill retry FILE {record.id}"
+        yield "run it again", f"taskmill retry {store} {record.id}"
     calls = ["get", "details"] if ended else ["get", "details", "explain"]
     yield "in Python", "; ".join(f"await scheduler.{call}({record.id})" for call in calls)
 

@@ -17,6 +17,7 @@ from taskmill.cli.store_file import VARIABLE, chosen_file, opened
 GROUP_FIELDS = ("weight", "cap", "min_slots", "rate")
 AGING_FIELDS = ("grace", "interval", "step", "ceiling", "urgent")
 NUMBERS = frozenset({"now", "then"})
+EXAMPLE = "--slots 16, or --group beta.weight=9; taskmill simulate --help lists them"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,9 +50,15 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.print_json(comparison)
         return DONE
-    tables.table(["", "now", "then"], _rows(comparison), numbers=NUMBERS, middle=frozenset({""}), wrap=NUMBERS)
+    # Without changes both runs are the same.
+    headings, runs = ["", "now", "then"], [comparison.before, comparison.after]
+    if not changes:
+        del headings[2:], runs[1:]
+    tables.table(headings, _rows(runs), numbers=NUMBERS, middle=frozenset({""}), wrap=NUMBERS)
     for note in comparison.notes:
         output.paragraph(f"note: {note}")
+    if not changes:
+        output.paragraph(f"to compare, add settings to try: {EXAMPLE}")
     return DONE
 
 
@@ -126,26 +133,20 @@ def _aging_value(name: str, value: str) -> Any:
 # The table
 
 
-def _rows(comparison: Comparison) -> list[list[str]]:
-    before, after = comparison.before, comparison.after
-    rows = [
-        [f"wait in {text.group_name(name)}", *_pair(before.waits.groups, after.waits.groups, name)]
-        for name in _names(before.waits.groups, after.waits.groups)
-    ]
-    rows += [
-        [f"wait at {text.priority_level(level)}", *_pair(before.waits.priorities, after.waits.priorities, level)]
-        for level in _names(before.waits.priorities, after.waits.priorities)
-    ]
-    rows += [[name, value(before), value(after)] for name, value in _FACTS]
+def _rows(runs: Sequence[Run]) -> list[list[str]]:
+    groups, priorities = [run.waits.groups for run in runs], [run.waits.priorities for run in runs]
+    rows = [[f"wait in {text.group_name(name)}", *_waits(groups, name)] for name in _names(groups)]
+    rows += [[f"wait at {text.priority_level(level)}", *_waits(priorities, level)] for level in _names(priorities)]
+    rows += [[name, *map(value, runs)] for name, value in _FACTS]
     return rows
 
 
-def _names(one: Mapping[Any, object], other: Mapping[Any, object]) -> Sequence[Any]:
-    return list(dict.fromkeys((*one, *other)))
+def _names(found: Sequence[Mapping[Any, object]]) -> Sequence[Any]:
+    return list(dict.fromkeys(name for each in found for name in each))
 
 
-def _pair(before: Mapping[Any, Range[timedelta]], after: Mapping[Any, Range[timedelta]], name: object) -> list[str]:
-    return [_wait(before.get(name)), _wait(after.get(name))]
+def _waits(found: Sequence[Mapping[Any, Range[timedelta]]], name: object) -> list[str]:
+    return [_wait(each.get(name)) for each in found]
 
 
 def _wait(found: Range[timedelta] | None) -> str:

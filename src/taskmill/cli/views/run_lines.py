@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
+from typing import TypeVar
 
 from taskmill import Snapshot
 from taskmill.cli import output, text
@@ -27,6 +28,8 @@ from taskmill.events import (
     TaskProgressed,
 )
 
+T = TypeVar("T")
+
 
 class RunLines:
     """Prints sentences about the start and the end, and with ``verbose`` about each event."""
@@ -45,17 +48,18 @@ class RunLines:
         """The number of tasks that ended in this process, by ending."""
         return self._endings.counts
 
-    def started(self, target: str, snapshot: Snapshot) -> None:
-        output.say(f"{target} is dispatching (process {os.getpid()}); Ctrl-C stops it")
+    def started(self, target: str, store: str, types: int, slots: int, snapshot: Snapshot) -> None:
+        means = f"{text.plural(types, 'task type')}, {text.plural(slots, 'slot')}"
+        self._say(f"{target} is dispatching {store}: {means} (process {os.getpid()}); Ctrl-C stops it")
         if paused := text.paused(snapshot):
             # A pause explains why nothing starts.
-            output.say(f"paused: {paused}")
+            self._say(f"paused: {paused}")
 
-    def standing_by(self, target: str) -> None:
-        output.say(f"{target} is standing by: another scheduler dispatches this file")
+    def standing_by(self, target: str, store: str) -> None:
+        self._say(f"{target} is standing by: another scheduler dispatches {store}")
 
     def stopping(self, signal: str, grace: timedelta) -> None:
-        output.say(
+        self._say(
             f"{signal}: stopping; running tasks may finish for {text.duration(grace)}, a second signal exits at once"
         )
 
@@ -68,15 +72,25 @@ class RunLines:
         key = (count, whole) if output.is_terminal() else (count, not whole)
         if key != self._last_drain and not self._is_live:
             self._last_drain = key
-            output.say(self.drain)
+            self._say(self.drain)
 
     def stopped(self, target: str) -> None:
-        output.say(f"{target} has stopped; ended here: {text.counted(self.endings)}")
+        self._say(f"{target} has stopped; ended here: {text.counted(self.endings)}")
 
     def event(self, event: Event) -> None:
         self._endings.count(event)
         if self._verbose:
-            output.say(f"{event.at.astimezone():%H:%M:%S} {sentence(event)}")
+            self._say(f"{event.at.astimezone():%H:%M:%S} {sentence(event)}")
+
+    def _say(self, line: str) -> None:
+        self._write(output.say, line)
+
+    def _write(self, write: Callable[[T], None], value: T) -> None:
+        """Write if the terminal or the reader of the pipe is still there; without it, tasks run on and stop as ever."""
+        try:
+            write(value)
+        except OSError:
+            output.discard()
 
 
 class RunJsonLines(RunLines):
@@ -85,12 +99,13 @@ class RunJsonLines(RunLines):
     def __init__(self) -> None:
         super().__init__(verbose=True)
 
-    def started(self, target: str, snapshot: Snapshot) -> None:
+    def started(self, target: str, store: str, types: int, slots: int, snapshot: Snapshot) -> None:
         paused = {"scheduler": snapshot.paused, "domains": snapshot.paused_domains, "groups": snapshot.paused_groups}
-        self._print("started", target=target, process=os.getpid(), paused=paused)
+        means = {"store": store, "types": types, "slots": slots}
+        self._print("started", target=target, process=os.getpid(), **means, paused=paused)
 
-    def standing_by(self, target: str) -> None:
-        self._print("standing_by", target=target)
+    def standing_by(self, target: str, store: str) -> None:
+        self._print("standing_by", target=target, store=store)
 
     def stopping(self, signal: str, grace: timedelta) -> None:
         self._print("stopping", signal=signal, grace=grace)
@@ -105,10 +120,10 @@ class RunJsonLines(RunLines):
 
     def event(self, event: Event) -> None:
         self._endings.count(event)
-        output.print_json_line(event)
+        self._write(output.print_json_line, event)
 
     def _print(self, event: str, **details: object) -> None:
-        output.print_json_line({"event": event, **details})
+        self._write(output.print_json_line, {"event": event, **details})
 
 
 class EndingCounter:

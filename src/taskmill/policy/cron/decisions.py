@@ -14,8 +14,6 @@ first moment at which ``due`` returns a value; a run by hand leaves the occurren
 agenda on which nothing is due takes constant time.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable
 from datetime import datetime, tzinfo

@@ -16,8 +16,6 @@ for any zone that distinguishes equal wall times by ``fold`` (PEP 495), and ``No
 represent the instant.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import NamedTuple, cast
 

@@ -11,8 +11,6 @@ Laws: the result has exactly the declared tasks, in their order; reconciling aga
 without a changed declaration no difference is reported.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta, tzinfo
 from typing import Any, NamedTuple, cast

@@ -7,8 +7,6 @@ Laws: for any text the result is ``Fields`` or ``InvalidCronExpression``; a pars
 minute.
 """
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 
@@ -51,6 +49,7 @@ ALL_DAYS = _DAY.all
 
 # Explicit ASCII: \d and int() accept the digits of every script, and int() also signs and underscores.
 _ITEM = re.compile(r"([0-9]+)(?:-([0-9]+))?")
+_STEP = re.compile(r"(?:\*|([0-9]{1,2})-([0-9]{1,2}))/([1-9][0-9]?)")
 _BLANKS = re.compile(r"[ \t]+")
 _LONGEST_SHOWN = 20
 _LONGEST_MONTH = {2: 29, 4: 30, 6: 30, 9: 30, 11: 30}
@@ -104,7 +103,7 @@ def _bits(kind: _Kind, field: str, text: str) -> int:
     for item in field.split(","):
         read = _ITEM.fullmatch(item)
         if read is None:
-            raise InvalidCronExpression(text, kind.name, _strange(field, item))
+            raise InvalidCronExpression(text, kind.name, _strange(kind, field, item))
         first = _number(kind, read[1], text)
         last = first if read[2] is None else _number(kind, read[2], text)
         if first > last:
@@ -123,11 +122,22 @@ def _number(kind: _Kind, digits: str, text: str) -> int:
     return number
 
 
-def _strange(field: str, item: str) -> str:
+def _strange(kind: _Kind, field: str, item: str) -> str:
     for pattern, reason in _STRANGERS:
         if pattern.search(field):
-            return f"{_shown(field)} is not understood: {reason}"
+            return f"{_shown(field)} is not understood: {reason}{_listed(kind, field)}"
     return f"{_shown(item)} is not understood: write a number or a range such as 1-5"
+
+
+def _listed(kind: _Kind, field: str) -> str:
+    """Return the list that a step such as ``*/5`` or ``8-18/2`` stands for; nothing if it is no such step."""
+    read = _STEP.fullmatch(field)
+    if read is None:
+        return ""
+    first, last = (kind.low, kind.high) if read[1] is None else (int(read[1]), int(read[2]))
+    if not kind.low <= first <= last <= kind.high:
+        return ""
+    return f", {','.join(map(str, range(first, last + 1, int(read[3]))))}"
 
 
 def _shown(part: str) -> str:

@@ -202,8 +202,8 @@ class PostgresStore(WriteSide, PostgresReads):
     async def foreign_changes(self) -> Changes | None:
         return self._heartbeat.take_changed()
 
-    def note_beginning(self, id: int, attempt: int, began_at: int) -> None:
-        """Record nothing: only the server outlives this machine, and a round trip per task would cost too much."""
+    def note_beginnings(self, begun: Sequence[tuple[int, int, int]]) -> None:
+        """Record nothing: only the server outlives this machine, and its round trips would cost too much."""
 
     async def recover(self, now: int) -> Recovery:
         """Return the tasks of dead nodes to the queue."""

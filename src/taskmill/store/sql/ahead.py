@@ -5,8 +5,6 @@ those that are as urgent and have an earlier place. Spans are counted in the ind
 :data:`MOST_AHEAD`: a larger number takes long to count, and means the same to a reader (docs/decisions/0032).
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """What every column of every table holds, to tell damaged values, and what replaces damage in a task."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec

@@ -5,8 +5,6 @@ transaction that ends a task also releases its replacement and its dependents, u
 occurrence of its series. Tasks that end as a consequence are handled the same way, in rounds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -290,8 +290,25 @@ def cancel(connection: Connection, ids: Sequence[int], now: int, prefetched: Seq
     return result
 
 
+def pause_series(connection: Connection, id: int, now: int) -> SeriesChange:
+    """Pause a recurring series and its active occurrence."""
+    return series.pause(connection, id, now, _expire_occurrence(connection, id, now))
+
+
+def resume_series(connection: Connection, id: int, now: int) -> SeriesChange:
+    """Resume a recurring series and its active occurrence."""
+    return series.resume(connection, id, now, _expire_occurrence(connection, id, now))
+
+
+def _expire_occurrence(connection: Connection, id: int, now: int) -> Commit:
+    """End the active occurrence of a series if it has expired; the next one takes its place."""
+    commit = Commit()
+    expire_among(connection, series.occurrence_of(connection, id), now, commit)
+    return commit
+
+
 def cancel_series(connection: Connection, id: int, now: int) -> SeriesChange:
     """End a recurring series and its active occurrence."""
-    change, endings = series.cancel(connection, id, now)
+    change, endings = series.cancel(connection, id, now, _expire_occurrence(connection, id, now))
     end_tasks(connection, endings, now, change.commit)
     return change

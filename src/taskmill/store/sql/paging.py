@@ -7,8 +7,6 @@ Tasks are ordered by id, which is the order of submission. A page of ended tasks
 unless tags, a key or a parent select them: those indexes are in the order of ids.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import Any, Literal, NamedTuple
 

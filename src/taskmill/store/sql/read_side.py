@@ -221,7 +221,7 @@ class ReadSide(Locating):
         return await self._read(lambda connection: sql.queue_state.past(connection, since))
 
     async def tag_values(self, name: str) -> dict[str, int]:
-        return await self._read(lambda connection: reading.tag_values(connection, name))
+        return await self._view(lambda connection, view: reading.tag_values(connection, view, name))
 
     async def page(self, wanted: PageRequest) -> TaskPage:
         return await self._view(lambda connection, view: sql.paging.page(connection, view, wanted))

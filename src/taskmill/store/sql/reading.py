@@ -198,9 +198,13 @@ def stats(connection: Connection, type: str) -> TypeStats:
     )
 
 
-def tag_values(connection: Connection, name: str) -> dict[str, int]:
+def tag_values(connection: Connection, view: View, name: str) -> dict[str, int]:
     """Return the number of active tasks for each value of a tag, most frequent first."""
-    return dict(connection.execute(SQL["tag_values"], (name,)).fetchall())
+    with connection.snapshot():
+        if not expired.any_expired(connection, view):
+            return dict(connection.execute(SQL["tag_values"], (name,)).fetchall())
+        text, moments = expired.at_present(connection.text(SQL["tag_values_unexpired"]), view)
+        return dict(connection.execute(text, (name, *moments)).fetchall())
 
 
 def children(connection: Connection, id: int) -> list[HistoryRecord]:

@@ -4,8 +4,6 @@ A statement returns all its rows as one JSON text, and msgspec decodes it into t
 into the engine and one into msgspec, however many rows it has.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from datetime import timedelta

@@ -154,11 +154,19 @@ def _advance(connection: Connection, series_id: int, series: Series, now: int, c
         commit.skipped.append(Skipped(described, skipped))
 
 
-def pause(connection: Connection, id: int, now: int) -> SeriesChange:
+def occurrence_of(connection: Connection, id: int) -> list[int]:
+    """Return the active occurrence of the series that a task belongs to, if there is one."""
+    series_id, _ = _of_task(connection, id)
+    row = None if series_id is None else connection.execute(SQL["occurrence"], (series_id,)).fetchone()
+    return [] if row is None else [_decode_occurrence(row[0])[0]]
+
+
+def pause(connection: Connection, id: int, now: int, commit: Commit) -> SeriesChange:
     series_id, series = _of_task(connection, id)
     if series_id is None or series is None:
-        return SeriesChange()
-    change = SeriesChange(series_id, commit=Commit(pauses_ended=paused_time.end_pauses(connection, now)))
+        return SeriesChange(commit=commit)
+    commit.pauses_ended += paused_time.end_pauses(connection, now)
+    change = SeriesChange(series_id, commit=commit)
     connection.execute(SQL["set_paused"], (series_id, 1))
     if row := connection.execute(SQL["occurrence"], (series_id,)).fetchone():
         occurrence, _, _ = _decode_occurrence(row[0])
@@ -170,12 +178,13 @@ def pause(connection: Connection, id: int, now: int) -> SeriesChange:
     return change
 
 
-def resume(connection: Connection, id: int, now: int) -> SeriesChange:
+def resume(connection: Connection, id: int, now: int, commit: Commit) -> SeriesChange:
     """Resume a series with the first beat that has not passed; beats that passed during the pause are skipped."""
     series_id, series = _of_task(connection, id)
     if series_id is None or series is None:
-        return SeriesChange()
-    change = SeriesChange(series_id, commit=Commit(pauses_ended=paused_time.end_pauses(connection, now)))
+        return SeriesChange(commit=commit)
+    commit.pauses_ended += paused_time.end_pauses(connection, now)
+    change = SeriesChange(series_id, commit=commit)
     connection.execute(SQL["set_paused"], (series_id, 0))
     change.commit.beats.append(now)
     row = connection.execute(SQL["occurrence"], (series_id,)).fetchone()
@@ -205,13 +214,13 @@ def _move(connection: Connection, series_id: int, series: Series, occurrence: in
         commit.skipped.append(Skipped(described, skipped))
 
 
-def cancel(connection: Connection, id: int, now: int) -> tuple[SeriesChange, Sequence[EndingRow]]:
+def cancel(connection: Connection, id: int, now: int, commit: Commit) -> tuple[SeriesChange, Sequence[EndingRow]]:
     """Delete the series and cancel its active occurrence; return the change and the endings that follow at once."""
     series_id, series = _of_task(connection, id)
     if series_id is None or series is None:
-        return SeriesChange(), []
+        return SeriesChange(commit=commit), []
     forget(connection, series_id)
-    change = SeriesChange(series_id)
+    change = SeriesChange(series_id, commit=commit)
     if row := connection.execute(SQL["occurrence"], (series_id,)).fetchone():
         occurrence, _, _ = _decode_occurrence(row[0])
         (change.occurrence,) = describe(connection, [occurrence])

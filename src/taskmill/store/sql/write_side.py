@@ -294,10 +294,10 @@ class WriteSide(Locating):
         return await self._write(lambda connection: history.revive_all(connection, ids, now), len(ids))
 
     async def pause_series(self, id: int, now: int) -> SeriesChange:
-        return await self._write(lambda connection: series.pause(connection, id, now))
+        return await self._write(lambda connection: ledger.pause_series(connection, id, now))
 
     async def resume_series(self, id: int, now: int) -> SeriesChange:
-        return await self._write(lambda connection: series.resume(connection, id, now))
+        return await self._write(lambda connection: ledger.resume_series(connection, id, now))
 
     async def cancel_series(self, id: int, now: int) -> SeriesChange:
         return await self._write(lambda connection: ledger.cancel_series(connection, id, now))

@@ -8,8 +8,6 @@ The copy is made under a temporary name, synced and checked. It gets its own nam
 process leaves no incomplete copy under that name.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -73,21 +73,25 @@ class FileLock:
         if self.is_held:
             self._file.check("the lock file")
 
-    def note_beginning(self, beginning: Beginning) -> None:
-        """Write that a prefetched task begins, over the oldest beginning; the first one removes all older ones.
+    def note_beginnings(self, begun: Sequence[Beginning]) -> None:
+        """Write that prefetched tasks begin, over the oldest beginnings; the first call removes all older ones.
 
-        A full disk must not stop the task. Its beginning is then known only once it is committed. Nothing is written
-        after the lock was released: its descriptor may belong to another file by then.
+        A full disk must not stop the tasks. Their beginnings are then known only once they are committed. Nothing is
+        written after the lock was released: its descriptor may belong to another file by then.
         """
         if not self.is_held:
             return
-        number, self._noted = self._noted % MOST_BEGINNINGS, self._noted + 1
-        data = BEGINNING.pack(*beginning)
+        number = self._noted % MOST_BEGINNINGS
+        now, later = begun[: MOST_BEGINNINGS - number], begun[MOST_BEGINNINGS - number :]
+        data = b"".join(BEGINNING.pack(*beginning) for beginning in now)
+        if not self._noted:
+            data = data.ljust(MOST_BEGINNINGS * BEGINNING.size, b"\0")
+        self._noted += len(now)
         with contextlib.suppress(OSError):
             os.lseek(self._descriptors[0], BEGINNINGS_AT + number * BEGINNING.size, os.SEEK_SET)
-            os.write(
-                self._descriptors[0], data if self._noted > 1 else data.ljust(MOST_BEGINNINGS * BEGINNING.size, b"\0")
-            )
+            os.write(self._descriptors[0], data)
+        if later:
+            self.note_beginnings(later)
 
     def beginnings(self) -> list[Beginning]:
         """Return the last beginnings that a dispatcher has written, this one or the one before it."""
@@ -131,7 +135,7 @@ class NoLock:
     is_held = True
     previous: ClassVar[Mapping[int | None, str]] = {}
 
-    def note_beginning(self, beginning: Beginning) -> None:
+    def note_beginnings(self, begun: Sequence[Beginning]) -> None:
         """Write nothing: the tasks die with the process."""
 
     def beginnings(self) -> list[Beginning]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -35,7 +36,7 @@ from taskmill.store.sqlite.connection import (
     translated,
     translated_errors,
 )
-from taskmill.store.sqlite.dispatch_lock import FileLock, NoLock, acquire
+from taskmill.store.sqlite.dispatch_lock import Beginning, FileLock, NoLock, acquire
 from taskmill.store.sqlite.log import LogFile
 from taskmill.store.sqlite.migrate import create_in_memory, migrate
 from taskmill.store.sqlite.reading import FileReads, check_file_not_sealed, node_at_work
@@ -143,9 +144,9 @@ class SqliteStore(WriteSide, FileReads):
         self._dispatching_since = self._clock.now_ms()
         return self._held_right
 
-    def note_beginning(self, id: int, attempt: int, began_at: int) -> None:
+    def note_beginnings(self, begun: Sequence[Beginning]) -> None:
         if self._held_right is not None:
-            self._held_right.note_beginning((id, attempt, began_at))
+            self._held_right.note_beginnings(begun)
 
     async def recover(self, now: int) -> Recovery:
         right = NoLock() if self._held_right is None else self._held_right
@@ -265,6 +266,7 @@ class LastingMemory(SqliteStore):
     def _prepared(self) -> Connection:
         if self._kept is None:
             self._kept = super()._prepared()
+            weakref.finalize(self, self._kept.close)
         return self._kept
 
     async def close(self) -> None:

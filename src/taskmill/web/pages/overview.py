@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from taskmill import Activity, Ending, GroupSnapshot, HistoryRecord, Snapshot
+from taskmill import Activity, Ending, GroupSnapshot, HistoryRecord, Scheduler, Snapshot
 from taskmill.web.backend import Backend, CheckedRequest
 from taskmill.web.shapes import OverviewAnswer, Paused, RecentErrors
 
@@ -40,7 +40,7 @@ async def overview(backend: Backend, asked: CheckedRequest) -> OverviewAnswer:  
         is_dispatching=snapshot.dispatching,
         has_dispatcher=snapshot.has_dispatcher,
         hour=hour,
-        recent=await _recent(backend, hour),
+        recent=await _recent(backend, reader, hour),
         day=day,
         errors=RecentErrors(
             count=sum(hour.ended.get(ending, 0) for ending in FAILURES),
@@ -49,9 +49,8 @@ async def overview(backend: Backend, asked: CheckedRequest) -> OverviewAnswer:  
     )
 
 
-async def _recent(backend: Backend, hour: Activity) -> Activity | None:
+async def _recent(backend: Backend, reader: Scheduler, hour: Activity) -> Activity | None:
     """Return the shortest period that contains every ending in history; None if that is more than an hour."""
-    reader = await backend.reader()
     first = next((point.at for point in hour.points if point.ended), None)
     if first is None or await reader.history(until=hour.since, limit=1):
         return None

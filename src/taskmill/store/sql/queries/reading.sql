@@ -84,6 +84,12 @@ SELECT json_map(ending, json_row(n, ms)) FROM (
 -- name: tag_values
 SELECT value, count(*) FROM taskmill_task_tag WHERE name = $1 GROUP BY value ORDER BY 2 DESC, 1;
 
+-- name: tag_values_unexpired
+-- The same without the tasks that have expired and are not in history yet.
+SELECT value, count(*) FROM taskmill_task_tag AS tagged
+WHERE name = ? AND NOT EXISTS (SELECT 1 FROM taskmill_task AS t WHERE t.id = tagged.task_id AND {is_expired})
+GROUP BY value ORDER BY 2 DESC, 1;
+
 -- name: ended_among
 SELECT json_list(id ORDER BY id) FROM taskmill_history WHERE id IN ids($1);
 
