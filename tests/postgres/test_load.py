@@ -18,6 +18,7 @@ from taskmill.core.clock import SystemClock
 from taskmill.store.postgres import load_upkeep
 from taskmill.store.postgres import migrate as postgres_migrate
 from taskmill.store.postgres.connection import WRITING, RawConnection, connect
+from taskmill.store.postgres.heartbeat import Heartbeat
 from taskmill.store.postgres.load_upkeep import LoadUpkeep
 from taskmill.store.postgres.migrate import migrate
 from taskmill.store.postgres.session import Session
@@ -151,7 +152,11 @@ async def test_changes_of_open_transactions_outlast_a_merge_and_those_rolled_bac
         assert (await scheduler.snapshot()).groups["g"].pending == 6
 
 
-async def test_tasks_of_a_dead_node_are_counted_again(postgres_store: str, database: RawConnection) -> None:
+async def test_tasks_of_a_dead_node_are_counted_again(
+    postgres_store: str, database: RawConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A heartbeat between the mark and the recovery would bring the node back to life.
+    monkeypatch.setattr(Heartbeat, "_beat", lambda *_: None)
     dying, other = (PostgresStore(postgres_store, "full", SystemClock()) for _ in range(2))
     await dying.open()
     await other.open()
