@@ -2,7 +2,7 @@
 
 The first makes every request of the page about a file with 1,000,000 waiting and 1,000,000 ended tasks, on a server
 without its cache, and gives the slowest median. The second drains a queue while another process has 50 pages open, each
-of which follows events and reads the overview every two seconds, as the page does; it gives the lost part of the rate.
+with a stream of events and overviews, as the page's script opens it; it gives the lost part of the rate.
 
 The pages need the processor too, as browsers on the same machine do. So there is a control: the same pages, opened at
 a ``taskmill web`` beside the dispatcher. ``web_50_pages_cpu_cost`` is the part of the dispatcher's own CPU time that it
@@ -37,7 +37,7 @@ GROUPS = 100
 DAY_MS = 86_400_000
 TOKEN = "a-token-for-benchmarks"
 INTERVALS = 2
-"""Times as many tasks as in other drains, so that one takes longer than the interval at which pages read."""
+"""Times as many tasks as in other drains, so that one takes longer than the interval between two overviews."""
 
 Side = Literal["alone", "beside", "watched"]
 COST = Target("<=", 0.05)

@@ -1,6 +1,6 @@
-"""A process with many open pages: each follows events and reads the overview every two seconds, until terminated.
+"""A process with many open pages, as the page's script keeps them: each has a stream of events and overviews.
 
-It prints a line when all pages are open.
+It runs until terminated, prints a line when all pages are open, and fails if a stream ends or brings no overview.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import asyncio
 import sys
 from urllib.parse import urlsplit
 
-INTERVAL = 2.0
+PATIENCE = 30.0
+"""Seconds within which each page must get an overview; the server sends one every few seconds."""
 
 
 async def _connected(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -24,22 +25,14 @@ def _request(path: str, address: str, token: str) -> bytes:
 
 async def _follow(address: str, token: str, is_open: asyncio.Event) -> None:
     reader, writer = await _connected(address)
-    writer.write(_request("api/events", address, token))
-    await reader.readline()
+    writer.write(_request("api/events?overview=true", address, token))
+    status = await reader.readline()
+    if b" 200 " not in status:
+        raise AssertionError(f"{status!r} instead of a stream")
     is_open.set()
-    while await reader.read(1 << 16):
-        """Take what comes."""
-
-
-async def _look(address: str, token: str, wait: float) -> None:
-    reader, writer = await _connected(address)
-    await asyncio.sleep(wait)
     while True:
-        writer.write(_request("api/overview", address, token))
-        headers = await reader.readuntil(b"\r\n\r\n")
-        length = next(line for line in headers.split(b"\r\n") if line.lower().startswith(b"content-length:"))
-        await reader.readexactly(int(length.partition(b":")[2]))
-        await asyncio.sleep(INTERVAL)
+        async with asyncio.timeout(PATIENCE):
+            await reader.readuntil(b"event: overview\n")
 
 
 async def main(address: str, token: str, pages: int) -> None:
@@ -47,10 +40,9 @@ async def main(address: str, token: str, pages: int) -> None:
     following = [asyncio.create_task(_follow(address, token, each)) for each in opened]
     for each in opened:
         await each.wait()
-    looking = [asyncio.create_task(_look(address, token, INTERVAL * n / pages)) for n in range(pages)]
     sys.stdout.write("open\n")
     sys.stdout.flush()
-    await asyncio.gather(*following, *looking)
+    await asyncio.gather(*following)
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ def _meaning(described: dict[str, Any], schema: dict[str, Any]) -> str:
         if key in schema and schema[key] < 2**62
     ]
     if "default" in schema and schema["default"] != "":
-        bounds.append(f"default {schema['default']}")
+        bounds.append(f"default {str(schema['default']).replace('False', 'false')}")
     return " ".join([text, f"({', '.join(bounds)})" if bounds else ""]).strip().replace("|", "\\|")
 
 

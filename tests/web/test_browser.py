@@ -184,11 +184,34 @@ def test_a_hidden_tab_asks_nothing(site: Site, look: Open) -> None:
 
 def test_without_a_stream_of_events_the_page_asks_now_and_then(site: Site, look: Open) -> None:
     one = look()
-    one.page.route("**/api/events", lambda route: route.abort())
+    one.page.route("**/api/events*", lambda route: route.abort())
     page = one.open(site)
     expect(page.locator(".live")).to_have_text("Polling")
     site.do(watch.options(label="polled").submit("x"))
     expect(page.locator(".running-row")).to_contain_text("polled")
+
+
+def test_while_the_stream_brings_overviews_the_page_asks_for_none(site: Site, look: Open) -> None:
+    one = look()
+    one.page.add_init_script(
+        """
+        window.overviews = 0;
+        window.EventSource = class extends EventSource {
+            constructor(address) {
+                super(address);
+                this.addEventListener("overview", () => { window.overviews += 1; });
+            }
+        };
+        """
+    )
+    page = one.open(site)
+    page.wait_for_function("() => window.overviews > 0")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    for number in range(2):
+        site.do(watch.options(label=f"brought {number}").submit("x"))
+        expect(page.locator(".running-row").filter(has_text=f"brought {number}")).to_have_count(1)
+    assert asked == []
 
 
 def test_the_page_works_below_any_path(tmp_path: Path, look: Open) -> None:

@@ -13,10 +13,18 @@ from typing import Any
 import httpx
 import pytest
 
-from taskmill import Scheduler
+from taskmill import Scheduler, StoreBusy
 from taskmill.web import PageServer, page_server
+from taskmill.web import stream as stream_module
 from taskmill.web.backend import Backend
-from taskmill.web.stream import MOST_AT_ONCE, RETRY_MS, Stream, event_json
+from taskmill.web.stream import (
+    MOST_AT_ONCE,
+    OVERVIEW_SECONDS,
+    QUIET_OVERVIEW_SECONDS,
+    RETRY_MS,
+    Stream,
+    event_json,
+)
 from tests.web.client import BEARER, TOKEN
 from tests.web.conftest import Served, page_of
 from tests.web.service import lose, scheduler_of, send
@@ -27,7 +35,8 @@ PATIENCE = 30.0
 class Browser:
     """Reads the messages of one event stream."""
 
-    def __init__(self, response: httpx.Response) -> None:
+    def __init__(self, client: httpx.AsyncClient, response: httpx.Response) -> None:
+        self.client = client
         self.response = response
         self._lines = response.aiter_lines()
 
@@ -40,6 +49,8 @@ class Browser:
                     message["id"] = line.removeprefix("id: ")
                 elif line.startswith("data: "):
                     message |= json.loads(line.removeprefix("data: "))
+                elif line.startswith("event: "):
+                    message["event"] = line.removeprefix("event: ")
                 elif not line and "event" in message:
                     return message
         raise EOFError
@@ -57,16 +68,18 @@ def _tasks(messages: list[dict[str, Any]]) -> set[int]:
 
 
 @asynccontextmanager
-async def following(server: PageServer, last: str | None = None) -> AsyncIterator[Browser]:
+async def following(
+    server: PageServer, last: str | None = None, *, path: str = "/api/events"
+) -> AsyncIterator[Browser]:
     headers = BEARER if last is None else {**BEARER, "last-event-id": last}
     async with (
         httpx.AsyncClient(base_url=server.address, verify=False, trust_env=False, timeout=PATIENCE) as client,
-        client.stream("GET", "/api/events", headers=headers) as response,
+        client.stream("GET", path, headers=headers) as response,
     ):
         assert response.status_code == 200
         assert response.headers["content-type"].startswith("text/event-stream")
         assert response.headers["cache-control"] == "no-store"
-        yield Browser(response)
+        yield Browser(client, response)
 
 
 async def test_events_arrive_wherever_the_task_ran(served: Served) -> None:
@@ -141,6 +154,87 @@ async def test_pages_at_the_same_place_share_the_bytes_of_a_piece(tmp_path: Path
         assert all(piece is first for piece in others)
         stream._append(3, "{}")
         assert await anext(pages[0]) == b"id: 3\ndata: {}\n\n", "a piece is not sent twice"
+
+
+async def test_overviews_come_with_events_to_the_pages_that_ask_for_them(served: Served) -> None:
+    server = page_server(served.scheduler, port=0, token=TOKEN)
+    async with (
+        server.running(),
+        following(server) as plain,
+        following(server, path="/api/events?overview=true") as browser,
+    ):
+        first = (await browser.until("overview"))[-1]
+        asked = await browser.client.get("/api/overview", headers=BEARER)
+        assert first.keys() - {"event"} == asked.json().keys(), "the same JSON as that of a request"
+        before = first["counts"]["completed"]
+        handle = await send.submit("photo")
+        await handle.wait()
+        async with asyncio.timeout(PATIENCE):
+            while (await browser.until("overview"))[-1]["counts"]["completed"] == before:
+                """An overview that was made before the task ended."""
+        messages = await plain.until("TaskCompleted")
+        assert "overview" not in [message["event"] for message in messages]
+        refused = await browser.client.get("/api/events?overviews=true", headers=BEARER)
+        assert refused.status_code == 422
+        assert "overviews" in refused.json()["message"]
+
+
+async def test_an_overview_is_made_once_for_all_pages_and_not_at_all_without_them(tmp_path: Path) -> None:
+    async with scheduler_of(str(tmp_path / "tasks.db")) as scheduler:
+        stream = Stream(Backend(scheduler, None))
+        numbers = count(1)
+
+        async def make() -> bytes:
+            return str(next(numbers)).encode()
+
+        stream._make_overview = make
+        assert not await stream._renew_overview(100.0), "no page wants it"
+        pages = [stream._pieces(0, "", has_overview=True) for _ in range(3)]
+        for page in pages:
+            await anext(page)
+        assert await stream._renew_overview(100.0)
+        first, *others = [await anext(page) for page in pages]
+        assert first == b"event: overview\ndata: 1\n\n"
+        assert all(each is first for each in others)
+        assert not await stream._renew_overview(100.0 + QUIET_OVERVIEW_SECONDS - 0.1)
+        stream._has_changed = True
+        assert not await stream._renew_overview(100.0 + OVERVIEW_SECONDS - 0.1)
+        assert await stream._renew_overview(100.0 + OVERVIEW_SECONDS)
+        assert not await stream._renew_overview(100.0 + 2 * OVERVIEW_SECONDS), "nothing has changed since"
+        assert await stream._renew_overview(100.0 + OVERVIEW_SECONDS + QUIET_OVERVIEW_SECONDS)
+        assert [await anext(page) for page in pages] == 3 * [b"event: overview\ndata: 3\n\n"], "the latest only"
+        for page in pages:
+            await page.aclose()
+        assert not await stream._renew_overview(1000.0)
+
+
+async def test_without_an_overview_the_stream_lasts_and_pages_ask_for_themselves(tmp_path: Path) -> None:
+    async with scheduler_of(str(tmp_path / "tasks.db")) as scheduler:
+        stream = Stream(Backend(scheduler, None))
+
+        async def make() -> bytes:
+            raise StoreBusy("the store is busy")
+
+        stream._make_overview = make
+        page = stream._pieces(0, "", has_overview=True)
+        await anext(page)
+        assert not await stream._renew_overview(100.0)
+        stream._append(1, "{}")
+        assert await anext(page) == b"id: 1\ndata: {}\n\n"
+        await page.aclose()
+
+
+async def test_a_stream_ends_so_that_an_ended_session_reads_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_module, "LONGEST_SECONDS", 0.2)
+    async with scheduler_of(str(tmp_path / "tasks.db")) as scheduler, scheduler.running():
+        server = page_server(scheduler, port=0, token=TOKEN)
+        async with server.running(), following(server) as browser:
+            submitting = asyncio.create_task(_submit_forever())
+            with pytest.raises(EOFError):
+                await browser.until("no event of this kind")
+            submitting.cancel()
 
 
 async def test_open_streams_end_when_the_server_or_the_scheduler_does(tmp_path: Path) -> None:

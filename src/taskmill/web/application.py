@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Literal, cast
 
 import msgspec
@@ -24,7 +25,7 @@ from taskmill.web.guards import NO_STORE, SAFE_METHODS, SECURITY_HEADERS, checke
 from taskmill.web.problems import RequestRefused, refusal_of
 from taskmill.web.reading import checked_body, checked_query, parameters, relative_path
 from taskmill.web.routes import FoundRoute, find, not_allowed
-from taskmill.web.shapes import PageAnswer, Problem, SessionAnswer, SessionBody
+from taskmill.web.shapes import EventsQuery, PageAnswer, Problem, SessionAnswer, SessionBody
 from taskmill.web.stream import Stream
 
 MOST_LOGGED = 500
@@ -110,9 +111,7 @@ class Dashboard:
             return await self._session(request)
         if path == "api/events":
             _check_method(request, "GET")
-            await self._allowed(request)
-            checked_query(given, None)
-            return self._stream.response(request)
+            return await self._follow(request, checked_query(given, EventsQuery))
         found = find("GET" if request.method == "HEAD" else request.method, path)
         access = await self._allowed(request)
         asked = CheckedRequest(
@@ -193,11 +192,22 @@ class Dashboard:
     # Answers
 
     async def _read(self, found: FoundRoute, asked: CheckedRequest) -> Response:
-        async def make() -> bytes:
-            return to_json(await found.route.respond(self._backend, asked)).encode()
-
         question = (found.route.name, str(sorted(asked.path.items())), to_json(asked.query))
+        make = partial(self._made, found, asked)
         return _bytes(await self._backend.answers.remembered(question, found.route.kept, make))
+
+    async def _made(self, found: FoundRoute, asked: CheckedRequest) -> bytes:
+        return to_json(await found.route.respond(self._backend, asked)).encode()
+
+    async def _follow(self, request: Request, query: EventsQuery | None) -> Response:
+        access = await self._allowed(request)
+        if query is None or not query.overview:
+            return self._stream.response(request)
+        asked = CheckedRequest(request=request, access=access, path={})
+        make = partial(self._made, find("GET", "api/overview"), asked)
+        # Not the answer that is kept for requests: it may be older than the event that is to show in it.
+        answers = self._backend.answers
+        return self._stream.response(request, lambda: answers.remembered("overview for streams", 0, make))
 
     async def _write(self, found: FoundRoute, asked: CheckedRequest) -> Response:
         route = found.route

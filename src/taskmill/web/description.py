@@ -8,7 +8,7 @@ from typing import Any
 from taskmill import __version__
 from taskmill.web.routes import ROUTES, Route
 from taskmill.web.schemas import Schema, Schemas, described_fields, fields_of
-from taskmill.web.shapes import Problem, Query, SessionAnswer, SessionBody
+from taskmill.web.shapes import EventsQuery, Problem, Query, SessionAnswer, SessionBody
 
 _PROBLEMS = {
     "400": "The request is malformed, or has a token in its query string.",
@@ -132,9 +132,14 @@ def _events(schemas: Schemas) -> Schema:
             "Each message is the JSON of one event, without results; `event` names its kind and `id` is its `seq`. "
             "`Last-Event-ID` continues after a lost connection. `EventsMissed` means that events were left out: read "
             "again what is shown. A busy store sends a part of its events, followed by `EventsMissed`. A comment is "
-            "sent when nothing happens."
+            "sent when nothing happens. With `overview=true`, messages of type `overview` have the JSON of "
+            "`GET api/overview`: at most two seconds after an event, and every five seconds without one. A stream "
+            "ends after ten minutes; open it again."
         ),
-        "parameters": [{"name": "Last-Event-ID", "in": "header", "schema": {"type": "string"}}],
+        "parameters": [
+            *_parameters(schemas, EventsQuery),
+            {"name": "Last-Event-ID", "in": "header", "schema": {"type": "string"}},
+        ],
         "responses": {
             "200": {"description": "A stream.", "content": {"text/event-stream": {"schema": {"type": "string"}}}},
             **_problems(schemas),

@@ -4,6 +4,9 @@ What an event costs does not depend on the number of pages. Each page has a plac
 and gets what is new as one piece, which pages at the same place share. A page that fell behind gets ``EventsMissed``
 and reads its data again.
 
+A page may also ask for the overview, which every view shows. It is made once for all of them and sent every few
+seconds. That costs far less than a request of each page.
+
 A busy store has far more events than people can follow, and building them would slow its dispatcher down. So the
 listener rests for a while after :data:`MOST_AT_ONCE` events at once, and pages get ``EventsMissed`` instead.
 """
@@ -13,13 +16,13 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections import deque
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from taskmill import to_json
+from taskmill import TaskmillError, to_json
 from taskmill.events import Event, EventsMissed
 from taskmill.web.backend import Backend
 from taskmill.web.guards import NO_STORE
@@ -34,6 +37,12 @@ FLUSH_SECONDS = 0.5
 REST_SECONDS = 2.0
 """How long the listener of a busy store rests."""
 HEARTBEAT_SECONDS = 15.0
+OVERVIEW_SECONDS = 2.0
+"""The least time between two overviews."""
+QUIET_OVERVIEW_SECONDS = 5.0
+"""The time between two overviews while there are no events: pressure, for example, changes without one."""
+LONGEST_SECONDS = 600.0
+"""How long a stream lasts. The browser opens it again, and a session that has ended meanwhile is refused."""
 LINGER_SECONDS = 30.0
 """How long the listener stays after the last page has left, so that a page that reconnects misses nothing."""
 MOST_AT_ONCE = 50
@@ -45,6 +54,9 @@ MOST_DIGITS = 16
 
 _LEFT_OUT = frozenset({"result"})
 _SECRET = frozenset({"result", "key", "dedup_key", "label", "tags", "error", "progress"})
+
+MakeOverview = Callable[[], Awaitable[bytes]]
+"""Returns the JSON of the overview as it is now."""
 
 
 class Stream:
@@ -59,6 +71,13 @@ class Stream:
         """How many messages there were so far."""
         self._piece: tuple[int, int, bytes] = (0, 0, b"")
         """The messages between two positions. Pages at the same position, which is most of them, share it."""
+        self._make_overview: MakeOverview | None = None
+        self._overview = b""
+        """The latest overview, as a message."""
+        self._overview_at = -QUIET_OVERVIEW_SECONDS
+        self._overview_pages = 0
+        self._has_changed = False
+        """True if there were events since the latest overview."""
         self._news = asyncio.Event()
         self._pages = 0
         self._is_ending = False
@@ -71,8 +90,11 @@ class Stream:
         if self._listening is not None:
             self._listening.cancel()
 
-    def response(self, request: Request) -> Response:
-        """Return the stream of one page, which continues after its ``Last-Event-ID``."""
+    def response(self, request: Request, make_overview: MakeOverview | None = None) -> Response:
+        """Return the stream of one page, which continues after its ``Last-Event-ID``.
+
+        With ``make_overview`` the page gets overviews too; all pages get the same.
+        """
         if self._pages >= MOST_PAGES:
             raise RequestRefused(503, "too_many_pages", f"{MOST_PAGES} pages follow events", {"retry-after": "10"})
         text = request.headers.get("last-event-id", "")
@@ -81,22 +103,31 @@ class Stream:
             # Listening begins here, and not when the response does, so that a closed scheduler is an error.
             listener = self._backend.scheduler.events(since=since)
             self._listening = asyncio.get_running_loop().create_task(self._listen(listener), name="taskmill-web-events")
+        self._make_overview = make_overview or self._make_overview
         return StreamingResponse(
-            self._pieces(*self._place_after(since)),
+            self._pieces(*self._place_after(since), has_overview=make_overview is not None),
             media_type="text/event-stream",
             headers={"cache-control": NO_STORE, "x-accel-buffering": "no"},
         )
 
     # One page
 
-    async def _pieces(self, position: int, first: str) -> AsyncGenerator[bytes, None]:
+    async def _pieces(self, position: int, first: str, *, has_overview: bool = False) -> AsyncGenerator[bytes, None]:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + LONGEST_SECONDS
+        overview = self._overview
         self._pages += 1
+        self._overview_pages += has_overview
         try:
             yield f"retry: {RETRY_MS}\n\n{first}".encode()
-            while not self._is_ending:
+            while not self._is_ending and loop.time() < until:
                 if position != self._position:
                     position, piece = self._position, self._since(position)
                     yield piece
+                    continue
+                if has_overview and overview is not self._overview:
+                    overview = self._overview
+                    yield overview
                     continue
                 try:
                     async with asyncio.timeout(HEARTBEAT_SECONDS):
@@ -107,6 +138,7 @@ class Stream:
                     yield b": nothing happened\n\n"
         finally:
             self._pages -= 1
+            self._overview_pages -= has_overview
 
     def _place_after(self, since: int | None) -> tuple[int, str]:
         """Return the position of a page that knows the events up to ``since``, and its first message."""
@@ -156,7 +188,8 @@ class Stream:
                     gathering = None
                     await listener.leave()
                     self._append(self._messages[-1][0], _missed(0))
-                if has_news:
+                self._has_changed = self._has_changed or has_news
+                if await self._renew_overview(loop.time()) or has_news:
                     self._wake()
                 if is_busy:
                     await asyncio.sleep(REST_SECONDS)
@@ -167,6 +200,20 @@ class Stream:
             if gathering is not None:
                 gathering.cancel()
             await listener.leave()
+
+    async def _renew_overview(self, now: float) -> bool:
+        """Make a new overview if a page wants one and it is time; return True if there is a new one."""
+        rest = OVERVIEW_SECONDS if self._has_changed else QUIET_OVERVIEW_SECONDS
+        if self._make_overview is None or not self._overview_pages or now < self._overview_at + rest:
+            return False
+        self._overview_at, self._has_changed = now, False
+        try:
+            data = await self._make_overview()
+        except (RequestRefused, TaskmillError):
+            # A page that gets no overview asks for it, and shows the error.
+            return False
+        self._overview = b"event: overview\ndata: " + data + b"\n\n"
+        return True
 
     def _append(self, seq: int, data: str) -> None:
         self._messages.append((seq, _message(seq, data)))

@@ -43,6 +43,13 @@ class Query(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A query string. Unknown parameters are refused."""
 
 
+class EventsQuery(Query):
+    """What a stream sends besides events."""
+
+    overview: bool = False
+    """Send overviews too, as messages of type ``overview``."""
+
+
 class Body(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The JSON body of a request. Unknown fields are refused. The log shows the fields that were given."""
 

@@ -1,7 +1,8 @@
 // When to ask the server again: after its events, and now and then without one.
 //
-// The stream of events says that something changed. Without a stream the page asks every few seconds. Nothing is asked
-// while the tab is hidden or the page is frozen. A lost stream is opened again with growing pauses.
+// The stream of events says that something changed, and brings the overview, which is not asked for while it comes.
+// Without a stream the page asks every few seconds. Nothing is asked while the tab is hidden or the page is frozen. A
+// lost stream is opened again with growing pauses.
 
 const QUICKEST = 1000;
 const WITH_STREAM = 5000;
@@ -9,15 +10,22 @@ const WITHOUT_STREAM = 2500;
 /** The server answers the same question from memory for up to two seconds: after an event, ask once more when that is over. */
 const SETTLED = 2200;
 const LONGEST_PAUSE = 8000;
+/** The server sends an overview at least every five seconds: after this time without one, ask for it. */
+const LATE_OVERVIEW = 12000;
 
 export class Live {
-  /** `refresh` reads the data of the present view again; `changed` draws the state of the connection. */
-  constructor(refresh, changed) {
+  /**
+   * `refresh(everything)` reads the data of the present view again, with `everything` also what the stream brings;
+   * `take(overview)` takes an overview of the stream; `changed` draws the state of the connection.
+   */
+  constructor(refresh, take, changed) {
     this.closed = true;
     this.frozen = false;
     this.reachable = true;
     this.streaming = false;
     this.refresh = refresh;
+    this.take = take;
+    this.tookAt = -Infinity;
     this.changed = changed;
     this.source = null;
     this.timer = null;
@@ -36,6 +44,11 @@ export class Live {
     if (this.frozen) return "frozen";
     if (!this.reachable) return "offline";
     return this.streaming ? "live" : "polling";
+  }
+
+  /** True if the stream brings overviews, so that none has to be asked for. */
+  get bringsOverview() {
+    return this.streaming && performance.now() - this.tookAt < LATE_OVERVIEW;
   }
 
   get stopped() {
@@ -71,12 +84,16 @@ export class Live {
     this.#at(Math.max(0, this.lastAt + QUICKEST - performance.now()));
   }
 
-  /** Ask again at once: the reader changed something. */
-  async now() {
+  /** Ask for everything again at once: the reader changed something. */
+  now() {
+    return this.#ask(true);
+  }
+
+  async #ask(everything) {
     if (this.closed) return;
     clearTimeout(this.timer);
     if (this.busy) {
-      this.again = "now";
+      this.again = everything ? "now" : this.again ?? "soon";
       return;
     }
     const hadNews = this.hasNews;
@@ -85,7 +102,7 @@ export class Live {
     this.again = null;
     this.lastAt = performance.now();
     try {
-      this.reachable = await this.refresh();
+      this.reachable = await this.refresh(everything);
     } catch (error) {
       // A fault in the page itself: report it as uncaught, and keep asking.
       reportError(error);
@@ -100,7 +117,7 @@ export class Live {
 
   #at(delay) {
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.now(), delay);
+    this.timer = setTimeout(() => this.#ask(false), delay);
   }
 
   #follow() {
@@ -124,7 +141,7 @@ export class Live {
   #openStream() {
     if (this.source) return;
     clearTimeout(this.reopening);
-    const source = new EventSource("api/events");
+    const source = new EventSource("api/events?overview=true");
     this.source = source;
     source.onopen = () => {
       this.streaming = true;
@@ -134,7 +151,10 @@ export class Live {
       this.changed();
     };
     source.onmessage = () => this.soon();
-    source.addEventListener("change", () => this.soon());
+    source.addEventListener("overview", (event) => {
+      this.tookAt = performance.now();
+      this.take(JSON.parse(event.data));
+    });
     source.onerror = () => {
       // The browser's own attempts are slow and give up after an error page: open it again ourselves.
       this.#closeStream();

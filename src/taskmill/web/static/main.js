@@ -12,6 +12,8 @@ import { VIEWS } from "./views/index.js";
 
 const root = document.getElementById("app");
 
+const LONGEST_CROSSING = 10_000;
+
 /** The token stays in memory, never in storage: with it the page signs in again after the server was restarted. */
 let known = null;
 
@@ -62,21 +64,26 @@ function body() {
     : h("div", { class: "card empty waiting-card", "aria-busy": "true" }, h("p", { class: "soft" }, "Reading…")));
 }
 
-/** Read what the view shows. Return false if the server does not answer. */
-async function refresh() {
+/**
+ * Read what the view shows: `everything`, or only what the stream does not bring. Return false if the server does not
+ * answer.
+ */
+async function refresh(everything) {
   const route = page.route;
   const reads = { ...view().reads(route) };
+  const names = Object.keys(reads);
+  const needsOverview = everything || page.problem !== null || !page.live.bringsOverview;
+  if (!needsOverview && names.length === 0) return true;
   try {
-    const names = Object.keys(reads);
     page.session ??= await get("session");
-    const [overview, ...answers] = await Promise.all([get("overview"), ...names.map((name) => get(...reads[name]))]);
+    const [overview, ...answers] = await Promise.all(
+      [needsOverview ? get("overview") : null, ...names.map((name) => get(...reads[name]))]);
     if (page.route !== route) return true;
-    page.overview = overview;
+    if (overview !== null) know(overview);
     page.data = Object.fromEntries(names.map((name, place) => [name, answers[place]]));
     page.problem = null;
     page.isStale = false;
     page.now = Date.now();
-    remember(overview, page.now);
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     if (page.route !== route) return true;
@@ -87,6 +94,22 @@ async function refresh() {
   }
   draw();
   return true;
+}
+
+/** Take an overview, unless a later one is known: one of the stream and one that was asked for may cross. */
+function know(overview) {
+  const behind = page.overview === null ? 0 : Date.parse(page.overview.at) - Date.parse(overview.at);
+  // Further behind, the server's clock was set back.
+  if (behind > 0 && behind < LONGEST_CROSSING) return;
+  page.overview = overview;
+  page.now = Date.now();
+  remember(overview, page.now);
+}
+
+/** Show an overview that the stream has brought. */
+function takeOverview(overview) {
+  know(overview);
+  draw();
 }
 
 /** Do something for the reader, say what came of it, and read again. Errors are for the caller to show. */
@@ -164,7 +187,7 @@ function takeToken() {
 
 async function start() {
   const token = takeToken();
-  page.live = new Live(refresh, draw);
+  page.live = new Live(refresh, takeOverview, draw);
   page.route = current();
   addEventListener("hashchange", follow);
   listenToKeys(page, view);
