@@ -188,11 +188,15 @@ class Stream:
                     gathering = None
                     await listener.leave()
                     self._append(self._messages[-1][0], _missed(0))
-                self._has_changed = self._has_changed or has_news
-                if await self._renew_overview(loop.time()) or has_news:
+                if has_news:
+                    self._has_changed = True
+                    self._wake()
+                if await self._renew_overview(loop.time()):
                     self._wake()
                 if is_busy:
                     await asyncio.sleep(REST_SECONDS)
+                    # Events of the rest are not known.
+                    self._has_changed = True
                     listener = self._backend.scheduler.events()
                 else:
                     await asyncio.sleep(max(0.0, due - loop.time()))

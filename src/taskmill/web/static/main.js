@@ -12,6 +12,7 @@ import { VIEWS } from "./views/index.js";
 
 const root = document.getElementById("app");
 
+/** An overview that was made up to so many milliseconds before the one that is shown has only arrived late. */
 const LONGEST_CROSSING = 10_000;
 
 /** The token stays in memory, never in storage: with it the page signs in again after the server was restarted. */
@@ -99,7 +100,7 @@ async function refresh(everything) {
 /** Take an overview, unless a later one is known: one of the stream and one that was asked for may cross. */
 function know(overview) {
   const behind = page.overview === null ? 0 : Date.parse(page.overview.at) - Date.parse(overview.at);
-  // Further behind, the server's clock was set back.
+  // If it is further behind, the server's clock was set back.
   if (behind > 0 && behind < LONGEST_CROSSING) return;
   page.overview = overview;
   page.now = Date.now();
