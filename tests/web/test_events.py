@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,10 +14,11 @@ from typing import Any
 import httpx
 import pytest
 
-from taskmill import Scheduler, StoreBusy
+from taskmill import InvalidState, Scheduler, StoreBusy
 from taskmill.web import PageServer, page_server
 from taskmill.web import stream as stream_module
 from taskmill.web.backend import Backend
+from taskmill.web.memory import ShortMemory
 from taskmill.web.stream import (
     MOST_AT_ONCE,
     OVERVIEW_SECONDS,
@@ -222,6 +224,30 @@ async def test_without_an_overview_the_stream_lasts_and_pages_ask_for_themselves
         stream._append(1, "{}")
         assert await anext(page) == b"id: 1\ndata: {}\n\n"
         await page.aclose()
+
+
+async def test_a_scheduler_that_closes_while_an_overview_is_made_leaves_no_error_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    answers = ShortMemory[bytes]()
+    asked, closed = asyncio.Event(), asyncio.Event()
+
+    async def make() -> bytes:
+        asked.set()
+        await closed.wait()
+        raise InvalidState("the scheduler is not open")
+
+    asking = asyncio.create_task(answers.remembered("overview", 0, make))
+    await asked.wait()
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    closed.set()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    answers.forget()
+    gc.collect()
+    assert caplog.records == []
 
 
 async def test_a_stream_ends_so_that_an_ended_session_reads_no_more(

@@ -28,6 +28,7 @@ class ShortMemory(Generic[T]):
         found = self._answers.get(question)
         if found is None or now >= found[0] or _has_failed(found[1]):
             found = (now + seconds, asyncio.ensure_future(_made(make)))
+            found[1].add_done_callback(_has_failed)
             self._answers[question] = found
             self._answers.move_to_end(question)
             while len(self._answers) > MOST_KEPT:
@@ -51,4 +52,5 @@ async def _made(make: Callable[[], Awaitable[T]]) -> T:
 
 
 def _has_failed(task: asyncio.Task[T]) -> bool:
+    """True if there is no answer. Asking marks the error as seen: if every caller has left, asyncio logs none."""
     return task.done() and (task.cancelled() or task.exception() is not None)
