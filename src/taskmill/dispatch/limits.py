@@ -58,10 +58,10 @@ class Load:
         self._eased |= {group for group, _ in before.groups.items() ^ elsewhere.groups.items()}
         self._eased_domains |= {domain for domain, _ in before.domains.items() ^ elsewhere.domains.items()}
 
-    def begin(self, group: str, type: str, budget: IoBudget | None = None) -> None:
-        """Take a slot."""
-        self.groups[group] += 1
-        self.domains[domain_of(type)] += 1
+    def begin(self, group: str, type: str, budget: IoBudget | None = None, slots: int = 1) -> None:
+        """Take a slot, or several for tasks without a budget."""
+        self.groups[group] += slots
+        self.domains[domain_of(type)] += slots
         if budget is not None:
             self.io.add(budget)
 

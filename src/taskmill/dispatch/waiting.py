@@ -227,7 +227,7 @@ class WaitingTasks:
         return Starts(
             hooks=hooks,
             claims=[task.id for task in picks],
-            prefetch=[task.id for task in picks[free:]],
+            prefetch={task.id for task in picks[free:]},
             controls_version=rules.controls.version,
             lanes=lanes,
             owes_paused_time=bool(picks and rules.controls.ended_pauses),

@@ -40,7 +40,7 @@ def start_async(middleware: Sequence[Middleware], work: Work, loop: LoopExecutor
             raise GiveUp(outcome.error)
         return outcome
 
-    return loop.call(_inside(middleware, work, call), work.type.name, work.running, work.log, ended, _as_it_is)
+    return loop.call(_inside(middleware, work, call), work.type.name, work.running, ended, _as_it_is)
 
 
 async def _inside(
@@ -105,7 +105,7 @@ class WithinMiddleware:
         self._waits_for_handler: RawOutcome | None = None
         """The outcome of the attempt, if its middleware ended before the handler."""
         work.noticed = self._note_exception
-        self._around = loop.call(self._run(middleware), work.type.name, work.running, work.log, self._end, _as_it_is)
+        self._around = loop.call(self._run(middleware), work.type.name, work.running, self._end, _as_it_is)
 
     def interrupt(self) -> None:
         """Interrupt the handler while it runs, otherwise the middleware."""

@@ -14,13 +14,12 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
 from taskmill.core.exits import ends_program
-from taskmill.core.logs import logger
+from taskmill.core.logs import log_exception, logger
 from taskmill.define.current import CurrentTask, current
 from taskmill.execute.loop_watch import LoopWatch
-from taskmill.execute.work import Ended, Work, error_text, outcome_of_exception, outcome_of_result
+from taskmill.execute.tracebacks import own_traceback
+from taskmill.execute.work import Ended, error_text, outcome_of_exception, outcome_of_result
 from taskmill.model.attempt import Interrupted, RawOutcome
-
-Log = Callable[[BaseException], None]
 
 
 class LoopExecutor:
@@ -30,21 +29,18 @@ class LoopExecutor:
         self.loop = asyncio.get_running_loop()
         self.watch = LoopWatch()
 
-    def start(self, work: Work, ended: Ended) -> LoopRunning:
-        coroutine = work.code.function(*work.call_arguments(), **work.kwargs)
-        return LoopRunning(self, coroutine, work.type.name, work.running, work.log, ended, outcome_of_result)
-
     def call(
         self,
         coroutine: Coroutine[Any, Any, Any],
         name: str,
         running: CurrentTask,
-        log: Log,
         ended: Ended,
         outcome: Callable[[Any], RawOutcome] = outcome_of_result,
+        *,
+        is_logged: bool = True,
     ) -> LoopRunning:
         """Run a coroutine of a task as an asyncio task named ``name``; ``outcome`` judges its result."""
-        return LoopRunning(self, coroutine, name, running, log, ended, outcome)
+        return LoopRunning(self, coroutine, name, running, ended, outcome, is_logged)
 
     async def close(self) -> None:
         """End the thread that watches for blocking handlers."""
@@ -58,13 +54,12 @@ class LoopRunning:
         "_ended",
         "_executor",
         "_interrupted",
+        "_is_logged",
         "_left",
-        "_log",
         "_outcome",
         "_running",
         "coroutine",
         "task",
-        "task_id",
         "type",
     )
 
@@ -74,23 +69,26 @@ class LoopRunning:
         coroutine: Coroutine[Any, Any, Any],
         type: str,
         running: CurrentTask,
-        log: Log,
         ended: Ended,
         outcome: Callable[[Any], RawOutcome],
+        is_logged: bool,
     ) -> None:
         self.coroutine = coroutine
-        self.task_id = running.task.id
         self.type = type
         self._executor = executor
         self._running = running
-        self._log = log
         self._ended = ended
         self._outcome = outcome
+        self._is_logged = is_logged
         self._interrupted = False
         self._left = False
         executor.watch.begin()
         self.task = executor.loop.create_task(self._run(), name=type)
         self.task.add_done_callback(self._done)
+
+    @property
+    def task_id(self) -> int:
+        return self._running.task.id
 
     def interrupt(self) -> None:
         """Cancel the coroutine; on the second call, abandon it."""
@@ -122,7 +120,9 @@ class LoopRunning:
                 raise
             if not self._interrupted and _was_cancelled(wrong):
                 return Interrupted(from_outside=True)
-            self._log(wrong)
+            if self._is_logged:
+                task = self._running.task
+                log_exception(wrong, own_traceback(wrong), task.id, self.type, task.attempt)
             return outcome_of_exception(wrong)
 
     @types.coroutine

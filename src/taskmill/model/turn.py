@@ -3,7 +3,7 @@
 The plan is frozen. The store executes it in the order of its parts and returns what it found and did.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from typing import NamedTuple
 
 import msgspec
@@ -64,7 +64,7 @@ class Starts(msgspec.Struct, frozen=True, gc=False):
     hooks: Sequence[int] = ()
     """Tasks that were asked to stop and whose hooks are due. No limit holds a hook back."""
     claims: Sequence[int] = ()
-    prefetch: Collection[int] = ()
+    prefetch: Set[int] = frozenset()
     """The claims for which no slot is free yet."""
     controls_version: int | None = None
     """The version of the controls used to choose the claims. If it is outdated, nothing is claimed."""

@@ -55,6 +55,7 @@ from taskmill.model.status import Ending, Status
 from taskmill.model.turn import Judged
 from taskmill.policy.families import ENDING_OF_STOP
 
+_COMPLETED = Ending.COMPLETED  # Python 3.11 is slow to look up a member of an enum, and most attempts need this one.
 MOST_CRASHES = 3
 PAUSE_MS = 1000
 """Delay before the next attempt of a task that could not start or was interrupted from outside: the cause may last."""
@@ -140,8 +141,8 @@ def judge(
     """
     pause_ends = None if leaving else now + PAUSE_MS
     match outcome:
-        case Succeeded(result):
-            return End(Ending.COMPLETED, result=result)
+        case Succeeded():
+            return completed(outcome)
         case GaveUp(error):
             return End(Ending.FAILED, error=error)
         case Unrunnable(error):
@@ -165,6 +166,11 @@ def judge(
             return Return(crashed=True, error=error)
         case _:
             assert_never(outcome)
+
+
+def completed(outcome: Succeeded) -> End:
+    """Return the verdict on an attempt that succeeded."""
+    return End(_COMPLETED, outcome.result)
 
 
 def _after_interruption(reason: StopReason, pause_ends: int | None) -> Verdict:

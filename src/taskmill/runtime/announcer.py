@@ -174,11 +174,15 @@ class Announcer:
             counters.attempts_over(verdicts)
         if is_on():
             log_attempts(verdicts, result)
+        is_silent = not (self._bus.is_heard or self._waiters)
+        completed = 0
         for judged in verdicts:
             task = judged.task
             match judged.verdict:
                 case End() if task.id in result.waiting:
                     pass  # Its children end first.
+                case End(Ending.COMPLETED) if is_silent:
+                    completed += 1
                 case End() as end:
                     self._ended(task, end, judged.duration_ms, result.commit.successors, result.now)
                 case TryAgain(error, due_at):
@@ -192,6 +196,7 @@ class Announcer:
                         self._bus.about("TaskPreempted", task)
                 case Return():
                     pass  # No event: nothing has happened to the task.
+        self._bus.skip("TaskCompleted", completed)
 
     def _ended(
         self, task: Claimed | Described, end: End, duration_ms: int | None, successors: Mapping[int, int], now: int

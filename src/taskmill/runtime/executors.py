@@ -40,6 +40,10 @@ class Executors:
             signature.ignored_is_reported = True
             gone = ", ".join(map(repr, signature.ignored))
             logger.warning("%s: stored tasks have %s, which the handler no longer takes; ignored", task.type, gone)
+        is_on_loop = code.is_async and not type.in_process
+        if is_on_loop and not self.middleware:
+            arguments = [attempt.context(), *args] if code.wants_context else args
+            return self.loop.call(code.function(*arguments, **kwargs), type.handler.name, attempt, ended)
         work = Work(
             type.handler,
             part,
@@ -56,24 +60,18 @@ class Executors:
             task.replaced,
             attempt.children,
         )
-        executor: Executor
+        if self.middleware:
+            # One Context for the middleware and the handler: both see what the other has saved.
+            context = attempt.context()
+            work.context = lambda: context
+        if is_on_loop:
+            return start_async(self.middleware, work, self.loop, ended)
+        executor: Executor = self.threads
         if type.in_process:
             executor = self._processes = self._processes or self._make_processes()
-        else:
-            executor = self.loop if code.is_async else self.threads
         if self.middleware:
-            return self._start_within_middleware(attempt, work, executor, ended)
+            return WithinMiddleware(self.middleware, work, executor, self.loop, ended)
         return executor.start(work, ended)
-
-    def _start_within_middleware(
-        self, attempt: Attempt, work: Work, executor: Executor, ended: Ended
-    ) -> RunningHandler:
-        # One Context for the middleware and the handler: both see what the other has saved.
-        context = attempt.context()
-        work.context = lambda: context
-        if executor is self.loop:
-            return start_async(self.middleware, work, self.loop, ended)
-        return WithinMiddleware(self.middleware, work, executor, self.loop, ended)
 
     def start_hook(self, attempt: Attempt, ended: Ended) -> RunningHandler:
         """Call the ``on_cancel`` hook of an attempt, always in this process. Its result is ignored."""
@@ -83,7 +81,7 @@ class Executors:
         arguments = [attempt.context(), *args] if hook.wants_context else args
         if hook.is_async:
             coroutine = hook.function(*arguments, **kwargs)
-            return self.loop.call(coroutine, f"{attempt.task.type}.on_cancel", attempt, _log_later, ended)
+            return self.loop.call(coroutine, f"{attempt.task.type}.on_cancel", attempt, ended, is_logged=False)
         return self.threads.call(lambda: hook.function(*arguments, **kwargs) and None, attempt, _log_later, ended)
 
     async def close(self) -> None:

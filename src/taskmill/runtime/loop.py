@@ -159,7 +159,8 @@ class DispatchLoop:
         now, succeeded = self._clock.monotonic(), isinstance(outcome, Succeeded)
         if attempt.is_first_ending(now):
             self._waiting.prefetch.ended(attempt.task, now - attempt.started)
-            self._waiting.picker.shares.ended(attempt.task.group, attempt.duration_ms)
+            if (picker := self._waiting.picker).rules.is_shared:
+                picker.shares.ended(attempt.task.group, attempt.duration_ms)
             if attempt.io is not None and succeeded:
                 self.backpressure.learn(attempt.task.type, attempt.io)
         self._planner.outcomes.append((attempt, outcome))
@@ -344,24 +345,25 @@ class DispatchLoop:
     def _apply_verdicts(self, turn: Turn, result: TurnResult) -> None:
         ended = 0
         counted: list[Judged] = []
+        lost, waiting = result.lost, result.waiting
         for (attempt, _outcome), judged in zip(self._planner.judging, turn.judged, strict=True):
             task = judged.task
-            if (task.id, task.attempt) in result.lost:
-                self._verdict_lost(attempt, result.lost[(task.id, task.attempt)])
+            if lost and (token := (task.id, task.attempt)) in lost:
+                self._verdict_lost(attempt, lost[token])
                 continue
+            counted.append(judged)
             match judged.verdict:
-                case End() if task.id not in result.waiting:
+                case End() if task.id not in waiting:
                     ended += 1
                 case TryAgain(due_at=due_at) | Return(due_at=due_at):
                     if due_at is not None:
                         self._waiting.note_due(due_at)
                     if task.expires_at is not None:
                         self._waiting.note_expiry(task.expires_at)
-                case MakeWay(for_pressure) if task.id not in result.waiting:
+                case MakeWay(for_pressure) if task.id not in waiting:
                     self._waiting.note_preempted(turn.upkeep, for_pressure=for_pressure)
                 case _:
                     pass  # It waits for its children.
-            counted.append(judged)
         self._planner.judging = []
         if counted:
             self._announcer.once_durable(lambda: self._announcer.judged(counted, result))

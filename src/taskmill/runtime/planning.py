@@ -37,7 +37,7 @@ from taskmill.model.task import Claimed
 from taskmill.model.turn import NO_STARTS, Judged, Look, Starts, Turn, TurnUpkeep
 from taskmill.policy.cron.decisions import retry_at
 from taskmill.policy.families import family_verdict
-from taskmill.policy.verdicts import failure_of, judge
+from taskmill.policy.verdicts import completed, failure_of, judge
 from taskmill.runtime.attempt import Attempt
 from taskmill.runtime.attempts import Attempts
 from taskmill.runtime.settings import RunSettings
@@ -100,18 +100,21 @@ def judge_all(ended: Sequence[Ended], now: int, monotonic: float, *, leaving: bo
 
 
 def _verdict(attempt: Attempt, outcome: Outcome, now: int, ended_at: int, *, leaving: bool) -> Verdict:
-    if isinstance(outcome, Stopped) and outcome.awaits_children:
-        return Wait(None)
     task = attempt.task
-    verdict = judge(
-        outcome,
-        retry=attempt.retry,
-        retries=task.retries,
-        crashes=task.crashes,
-        now=now,
-        random=_jitter.random(),
-        leaving=leaving,
-    )
+    if isinstance(outcome, Succeeded):
+        verdict: Verdict = completed(outcome)
+    elif isinstance(outcome, Stopped) and outcome.awaits_children:
+        return Wait(None)
+    else:
+        verdict = judge(
+            outcome,
+            retry=attempt.retry,
+            retries=task.retries,
+            crashes=task.crashes,
+            now=now,
+            random=_jitter.random(),
+            leaving=leaving,
+        )
     if task.cron is not None and isinstance(verdict, TryAgain):
         # A cron task has a minimum delay, whatever the handler asked for. The delay counts from the failure.
         verdict = TryAgain(verdict.error, retry_at(ended_at, 0 if verdict.due_at is None else verdict.due_at - now))

@@ -24,8 +24,8 @@ from taskmill.runtime.attempts import Attempts
 from taskmill.runtime.planning import Planner, is_past
 from taskmill.runtime.upkeep import STORE_RETRY
 
-SHORT = 3
-"""Iterations of the event loop in which a short handler ends: one that never waits needs two, one that yields three."""
+SHORT = 4
+"""Iterations of the event loop in which a short task begins and ends, if its handler yields at most once."""
 
 
 async def let_handlers_run() -> None:
@@ -69,7 +69,7 @@ class Prefetching:
         self._start = start
         self._slots_kept = 0
         """Slots of ended attempts whose verdicts must be committed before a prefetched task takes the slot."""
-        self._is_beginning = False
+        self._is_beginning = self._begins_soon = False
         self._beginnings: list[tuple[int, int, int]] = []
         """``(id, attempt, began at)`` of tasks whose beginning is not yet written."""
         self._loop = asyncio.get_running_loop()
@@ -93,8 +93,11 @@ class Prefetching:
             self._planner.return_prefetched()
 
     def attempt_ended(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Begin tasks in the next iteration of the event loop, in the slots of all attempts that end in this one."""
         self._slots_kept += _keeps_slot(attempt, outcome)
-        self.begin()
+        if self._prefetch.tasks and not self._begins_soon:
+            self._begins_soon = True
+            self._loop.call_soon(self._begin_soon)
 
     async def let_short_handlers_end(self) -> None:
         """Let tasks run one after the other, as long as some end at once: one turn commits all their verdicts."""
@@ -138,6 +141,10 @@ class Prefetching:
         self._waiting.hold_prefetched(self._slots(), self._clock.now_ms())
         self.begin()
 
+    def _begin_soon(self) -> None:
+        self._begins_soon = False
+        self.begin()
+
     def begin(self) -> None:
         """Begin tasks in the free slots."""
         tasks = self._prefetch.tasks
@@ -145,11 +152,9 @@ class Prefetching:
             return
         self._is_beginning = True  # A handler that cannot start ends at once, which calls this method again.
         free = self._slots() - self._attempts.slots_taken - self._slots_kept
-        while free > 0 and self._prefetch.may_begin:
-            now, monotonic = self._clock.now_ms(), self._clock.monotonic()
-            if is_past(self._waiting.next_due, now):
-                # The next turn releases tasks that may be more urgent.
-                break
+        now, monotonic = self._clock.now_ms(), self._clock.monotonic()
+        # If tasks are due, the next turn releases them first: they may be more urgent.
+        while free > 0 and self._prefetch.may_begin and not is_past(self._waiting.next_due, now):
             is_held_back = self._backpressure.holds_back(tasks[0].effective)
             if is_past(tasks[0].expires_at, now) or is_held_back or not self._may_start(now, monotonic):
                 self._planner.return_prefetched()
