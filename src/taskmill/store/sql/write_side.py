@@ -233,12 +233,13 @@ class WriteSide(Locating):
 
         With the time of its plan, the turn would start tasks after their deadlines and set token buckets back.
         """
-        now = turn.now
-        if turn.planned_at is not None:
-            now += int((self._clock.monotonic() - turn.planned_at) * 1000)
-        result = ledger.commit_turn(connection, turn, now, self.node_name)
+        result = ledger.commit_turn(connection, turn, self._later(turn.now, turn.planned_at), self.node_name)
         self._note(connection, result.commit)
         return result
+
+    def _later(self, now: int, then: float | None) -> int:
+        """Return the present time, given the time at ``then`` on the monotonic clock; None leaves it as it was."""
+        return now if then is None else now + int((self._clock.monotonic() - then) * 1000)
 
     async def set_aside(self, now: int, *, running: bool) -> SetAside:
         return await self._write(
@@ -283,9 +284,14 @@ class WriteSide(Locating):
         )
 
     async def cancel(self, ids: Sequence[int], now: int, prefetched: Sequence[tuple[int, int]] = ()) -> CancelResult:
+        asked_at = self._clock.monotonic()
+
+        def cancel(connection: Connection) -> CancelResult:
+            # Otherwise a parent would end before a child whose ending is committed during the wait.
+            return ledger.cancel(connection, ids, self._later(now, asked_at), prefetched)
+
         # Each task may have a tree of descendants.
-        rows = max(len(ids), CANCEL_ROWS)
-        return await self._write(lambda connection: ledger.cancel(connection, ids, now, prefetched), rows)
+        return await self._write(cancel, max(len(ids), CANCEL_ROWS))
 
     async def revive(self, id: int, now: int) -> Described | None:
         return await self._write(lambda connection: history.revive(connection, id, now))
