@@ -34,8 +34,12 @@ DataRefused = sqlite3.IntegrityError
 Durability = Literal["full", "process"]
 MEMORY = ":memory:"
 SWITCH_PATIENCE = 10.0
-LOG_BYTES_KEPT = 4 * 1024 * 1024
-"""Size to which the log file is truncated when it starts over: overwriting a file is faster than growing it."""
+LOG_BYTES_KEPT = 7 * 1024 * 1024
+"""Size to which the log file is truncated when it starts over.
+
+A sync takes 155 µs while commits overwrite the file and 250 µs while they make it grow. The size has to be below
+``CHECKPOINT_BYTES``, because the size of the file shows when a checkpoint is due.
+"""
 OLDEST_SQLITE = (3, 38, 0)
 
 # The first version without the rare corruption race between a checkpoint and another connection's commit.
