@@ -79,6 +79,10 @@ class ReadSide(Locating):
     @abstractmethod
     def dispatcher_is_alive(self) -> bool: ...
 
+    async def _look_up(self, request: Callable[[Connection], T]) -> T:
+        """Run a read of one task."""
+        return await self._read(request)
+
     async def _view(self, request: Callable[[Connection, View], T]) -> T:
         return await self._read(lambda connection: request(connection, self._present(connection)))
 
@@ -107,7 +111,7 @@ class ReadSide(Locating):
         return await self._read(_handled_types)
 
     async def get(self, id: int) -> TaskRecord | HistoryRecord | None:
-        return await self._view(lambda connection, view: reading.get(connection, view, id))
+        return await self._look_up(lambda connection: reading.get(connection, self._present(connection), id))
 
     async def find(self, type: str, key: str) -> TaskRecord | HistoryRecord | None:
         return await self._view(lambda connection, view: reading.find(connection, view, type, key))

@@ -28,6 +28,12 @@ class StoreThread:
         self._clock = clock
         self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._unfinished = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no function runs or waits."""
+        return not self._unfinished
 
     def start(self, function: Callable[[], Any], done: Done) -> None:
         """Run ``function`` in the thread, then call ``done`` on the loop with its result or exception."""
@@ -35,6 +41,7 @@ class StoreThread:
             self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
             self._thread.start()
         self._clock.work_begins()
+        self._unfinished += 1
         self._work.put((function, done, asyncio.get_running_loop()))
 
     async def run(self, function: Callable[[], T]) -> T:
@@ -65,6 +72,7 @@ class StoreThread:
 
     def _ended(self, done: Done, result: Any, wrong: BaseException | None) -> None:
         self._clock.work_ends()
+        self._unfinished -= 1
         done(result, wrong)
 
     async def close(self) -> None:

@@ -217,6 +217,12 @@ class SqliteStore(WriteSide, FileReads):
 
         return await super()._read(request)
 
+    async def _look_up(self, request: Callable[[AnyConnection], T]) -> T:
+        """Read on the event loop, unless the reader's thread uses the connection: a hand-over takes far longer."""
+        if self._in_memory or self._writer.lost is not None or not self._reader.is_idle:
+            return await self._read(request)
+        return self._answer(request)
+
     async def foreign_changes(self) -> Changes | None:
         if self._in_memory:
             return None
