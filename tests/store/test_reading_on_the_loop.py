@@ -1,49 +1,76 @@
-"""One task of a file is read on the event loop, but never while the reader's thread uses the connection."""
+"""One task of a file is read on the event loop, but only while no thread is at work and the file is free."""
 
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
+from taskmill import StoreCorrupt
 from taskmill.core.clock import SystemClock
 from taskmill.model.records import TaskRecord
 from taskmill.store.sqlite.store import SqliteStore
 from tests.store.contract.samples import add, new_task
 
 
-async def test_a_record_is_read_without_the_thread_while_that_is_idle(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest_asyncio.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     store = SqliteStore(str(tmp_path / "t.db"), "full", SystemClock())
     await store.open()
+    yield store
+    await store.close()
+
+
+async def test_a_record_is_read_without_a_thread(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     (id,) = await add(store, new_task())
     with monkeypatch.context() as patch:
         patch.setattr(store._reader, "start", None)
         assert isinstance(await store.get(id), TaskRecord)
         assert await store.get(id + 1) is None
-    await store.close()
 
 
-async def test_a_record_waits_for_the_thread_that_reads_something_else(tmp_path: Path) -> None:
-    store = SqliteStore(str(tmp_path / "t.db"), "full", SystemClock())
-    await store.open()
+@pytest.mark.parametrize("at_work", [SqliteStore._read, lambda store, work: store._write(work, rows=1000)])
+async def test_a_record_is_read_in_the_thread_while_a_thread_is_at_work(
+    store: SqliteStore, at_work: Callable[[SqliteStore, Callable[[object], int]], Awaitable[int]]
+) -> None:
     (id,) = await add(store, new_task())
     entered, released = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
-    def read(_connection: object) -> None:
+    def work(_connection: object) -> int:
         loop.call_soon_threadsafe(entered.set)
         released.wait()
+        return 0
 
-    slow = asyncio.create_task(store._read(read))
+    working = asyncio.ensure_future(at_work(store, work))
     await entered.wait()
     looking = asyncio.create_task(store.get(id))
     await asyncio.sleep(0)
-    assert not looking.done(), "two threads must not use one connection at a time"
+    assert not looking.done(), "two threads must not use one connection, nor the same rules, at a time"
     released.set()
     assert isinstance(await looking, TaskRecord)
-    await slow
-    await store.close()
+    await working
+
+
+async def test_a_locked_file_does_not_block_the_loop(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    (id,) = await add(store, new_task())
+
+    class Locked:
+        def __getattr__(self, name: str) -> object:
+            raise sqlite3.OperationalError("database is locked")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store._writer, "session", Locked())
+        assert isinstance(await store.get(id), TaskRecord)
+
+
+async def test_a_damaged_row_is_named(store: SqliteStore) -> None:
+    (id,) = await add(store, new_task())
+    store._connection.execute("UPDATE taskmill_task SET tags = 'no json'")
+    with pytest.raises(StoreCorrupt, match=f"task {id}"):
+        await store.get(id)

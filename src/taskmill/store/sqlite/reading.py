@@ -70,19 +70,19 @@ class FileReads(ReadSide):
         self._opened_in = os.getpid()
 
     async def _read(self, request: Callable[[AnyConnection], T]) -> T:
-        return await self._reader.run(lambda: self._answer(request))
+        def read() -> T:
+            try:
+                return self._decoded(request, self._reading_session)
+            except DatabaseError as wrong:
+                told = translated(wrong, self.name)
+            try:
+                named = self._naming_damage(told, self._reading_session)
+            except DatabaseError:
+                # The rows cannot be read one by one either, so the damaged one stays unnamed.
+                raise told from None
+            raise named from told
 
-    def _answer(self, request: Callable[[AnyConnection], T]) -> T:
-        try:
-            return self._decoded(request, self._reading_session)
-        except DatabaseError as wrong:
-            told = translated(wrong, self.name)
-        try:
-            named = self._naming_damage(told, self._reading_session)
-        except DatabaseError:
-            # The rows cannot be read one by one either, so the damaged one stays unnamed.
-            raise told from None
-        raise named from told
+        return await self._reader.run(read)
 
     def _nodes(self, connection: AnyConnection, running: Sequence[TaskRecord], view: View) -> list[NodeAtWork]:  # noqa: ARG002
         """Return the process that dispatches, if any. Its lock proves that it is alive, so it was last seen now."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from taskmill.core.ports import Clock, DispatchRight
-from taskmill.errors import AlreadyRunning, SubmissionError
+from taskmill.errors import AlreadyRunning, StoreCorrupt, SubmissionError
 from taskmill.model.cluster import NodeAtWork
 from taskmill.model.commit import ANY_CHANGES, Changes, Recovery
 from taskmill.model.controls import Declared
@@ -21,6 +21,7 @@ from taskmill.store.moving.marks import check_not_sealed
 from taskmill.store.sql import inbox, ledger, recovering
 from taskmill.store.sql.connection import Connection as AnyConnection
 from taskmill.store.sql.connection import encoded
+from taskmill.store.sql.locating import UNDECODABLE
 from taskmill.store.sql.rows import View
 from taskmill.store.sql.statements import SQL
 from taskmill.store.sql.store_thread import StoreThread
@@ -218,10 +219,15 @@ class SqliteStore(WriteSide, FileReads):
         return await super()._read(request)
 
     async def _look_up(self, request: Callable[[AnyConnection], T]) -> T:
-        """Read on the event loop, unless the reader's thread uses the connection: a hand-over takes far longer."""
-        if self._in_memory or self._writer.lost is not None or not self._reader.is_idle:
+        """Read on the event loop while no thread is at work: a hand-over to one takes far longer."""
+        if self._in_memory or not self._writer.is_free or not self._reader.is_idle:
             return await self._read(request)
-        return self._answer(request)
+        try:
+            # The connection that writes never waits for a lock, so the loop cannot be blocked.
+            return request(self._writer.session)
+        except (DatabaseError, StoreCorrupt, *UNDECODABLE):
+            # The thread waits until the file is free, or finds out which row is damaged.
+            return await self._read(request)
 
     async def foreign_changes(self) -> Changes | None:
         if self._in_memory:

@@ -59,7 +59,7 @@ class Writer(GroupCommit):
 
     def __init__(self, session: Session, log: LogFile | None, path: str, *, full: bool, clock: Clock) -> None:
         super().__init__(path, clock)
-        self._session = session
+        self.session = session
         self._connection = session.raw
         self._log = log
         self._handover = Handover()
@@ -73,6 +73,11 @@ class Writer(GroupCommit):
         """Monotonic time before which no attempt is made to free space on a full disk: the last one has just failed."""
         self.lost: StoreLost | None = None
         """The reason why the store is closed for writing, or None while it works."""
+
+    @property
+    def is_free(self) -> bool:
+        """True if the event loop may use the connection now."""
+        return not self._working and self.lost is None
 
     def measure(self, counters: StoreCounters) -> None:
         super().measure(counters)
@@ -284,7 +289,7 @@ class Writer(GroupCommit):
         try:
             if batch.rows and not self._connection.in_transaction:
                 self._connection.execute("BEGIN IMMEDIATE")
-            results = [asked.request(self._session) for asked in batch.asked]
+            results = [asked.request(self.session) for asked in batch.asked]
             if batch.rows:
                 self._commit()
         except BaseException:
