@@ -69,14 +69,14 @@ def _rows(forecast: Forecast) -> list[list[str]]:
 
 
 def spoken_range(found: Range[datetime] | None) -> str:
-    """Return ``in 5 min (between in 4 min and in 7 min)``; the parts in brackets hold eight of ten samples."""
+    """Return ``in 5 min (in 4 min to in 7 min)``; eight of ten samples are within the range in brackets."""
     if found is None:
         return LATER
     low, middle, high = map(_ahead, (found.p10, found.p50, found.p90))
-    return middle if low == high else f"{middle} (between {low} and {high})"
+    return middle if low == high else f"{middle} ({low} to {high})"
 
 
 def _ahead(at: datetime | None) -> str:
-    """Return ``in 5 min``. Making a forecast takes a moment, so a start at once has passed by then."""
+    """Return ``in 5 min``; an instant that has passed while the forecast was made is ``now``."""
     now = datetime.now(UTC)
     return LATER if at is None else text.ago(max(at, now), now)

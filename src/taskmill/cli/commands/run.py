@@ -178,7 +178,7 @@ async def _run(found: AnyScheduler, target: str, lines: RunLines, *, standby: bo
 
 
 async def _report_draining(scheduler: Scheduler, stop_asked: asyncio.Event, lines: RunLines) -> None:
-    """Report how many tasks still run, and how long they may, from the first signal until none is left."""
+    """Report how many tasks still run and how much time they have left, from the first signal until none is left."""
     await stop_asked.wait()
     until = time.monotonic() + scheduler.shutdown_grace.total_seconds()
     while count := await scheduler.count(status=Status.RUNNING):
