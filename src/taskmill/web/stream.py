@@ -195,7 +195,7 @@ class Stream:
                     self._wake()
                 if is_busy:
                     await asyncio.sleep(REST_SECONDS)
-                    # Events of the rest are not known.
+                    # Events during the pause of the listener are not known.
                     self._has_changed = True
                     listener = self._backend.scheduler.events()
                 else:
@@ -214,7 +214,7 @@ class Stream:
         try:
             data = await self._make_overview()
         except (RequestRefused, TaskmillError):
-            # A page that gets no overview asks for it, and shows the error.
+            # A page without an overview requests one itself, and shows the error.
             return False
         self._overview = b"event: overview\ndata: " + data + b"\n\n"
         return True
