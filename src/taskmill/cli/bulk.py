@@ -99,7 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser, usage: str, words: str, also:
 
 
 def add_consent_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     parser.add_argument("--dry-run", action="store_true", help="show what matches, and change nothing")
 
 

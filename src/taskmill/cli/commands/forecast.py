@@ -21,7 +21,9 @@ LATER = "later"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", nargs="?", metavar="FILE", help=f"the database (default: ${VARIABLE})")
     parser.add_argument("--horizon", metavar="DURATION", help="how far to look ahead (default: 7 days)")
-    parser.add_argument("--samples", metavar="N", type=int, default=200, help="simulated futures (default: 200)")
+    parser.add_argument(
+        "--samples", metavar="N", type=int, default=200, help="number of simulated futures (default: 200)"
+    )
     parser.add_argument("--seed", metavar="N", type=int, help="repeat a forecast exactly")
 
 

@@ -38,7 +38,9 @@ VIEW_INTERVAL = 0.5
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "target", metavar="MODULE:SCHEDULER", help="such as app.tasks:scheduler, or a function that makes one"
+        "target",
+        metavar="MODULE:SCHEDULER",
+        help="a scheduler such as app.tasks:scheduler, or a function that returns one",
     )
     parser.add_argument("--standby", action="store_true", help="if another scheduler dispatches, wait and take over")
     parser.add_argument("--verbose", action="store_true", help="print a line for each event")
