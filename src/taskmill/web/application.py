@@ -151,7 +151,9 @@ class Dashboard:
 
     def _check_origin(self, request: Request) -> None:
         if bearer_of(request) is None and not is_same_origin(request.headers):
-            raise RequestRefused(403, "origin", "a page of another origin makes no changes; use Authorization: Bearer")
+            raise RequestRefused(
+                403, "origin", "a change by a page of another origin is refused; programs send Authorization: Bearer"
+            )
 
     async def _session(self, request: Request) -> Response:
         if request.method in SAFE_METHODS:

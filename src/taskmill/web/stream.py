@@ -96,7 +96,12 @@ class Stream:
         With ``make_overview`` the page gets overviews too; all pages get the same.
         """
         if self._pages >= MOST_PAGES:
-            raise RequestRefused(503, "too_many_pages", f"{MOST_PAGES} pages follow events", {"retry-after": "10"})
+            raise RequestRefused(
+                503,
+                "too_many_pages",
+                f"at most {MOST_PAGES} pages may follow events at once; close one, or try again later",
+                {"retry-after": "10"},
+            )
         text = request.headers.get("last-event-id", "")
         since = int(text) if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS else None
         if self._listening is None or self._listening.done():
