@@ -43,27 +43,27 @@ demo: $(DEMO)/.installed ## run the demonstration: a sync workload on a temporar
 	@PYTHONPATH=src $(DEMO)/bin/python -m taskmill demo
 	@echo "The same in a browser: make test once, then $(BIN)/taskmill demo --web"
 
-test: $(INSTALLED)    ## run the whole suite
+test: $(INSTALLED)    ## run the whole test suite
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 versions:       ## run the suite with each Python on this machine; VERSIONS="3.13" and TESTS=tests/policy limit it
 	$(PYTHON) tools/versions.py --only "$(VERSIONS)" --workers $(WORKERS) $(TESTS)
 
-check: $(INSTALLED)   ## lint, formatting and types
+check: $(INSTALLED)   ## check lint, formatting and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 # The laws are in the files that draw examples with Hypothesis or take their seeds from tests/repetition.py.
-laws: $(INSTALLED)    ## the long run of the laws with random choices: REPEAT=20 times as many seeds and examples
+laws: $(INSTALLED)    ## run the laws with random choices at length: REPEAT=20 times as many seeds and examples
 	TASKMILL_REPEAT=$(REPEAT) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --timeout 3600 tests/store/test_contract.py \
 		$$(grep -rl --include='test_*.py' -e 'from tests.repetition' -e 'from hypothesis' tests)
 
-crash: $(INSTALLED)   ## the long run of the crash harness: at least 300 rounds of kill -9, 300 s of a mixed workload, power cuts
+crash: $(INSTALLED)   ## run the crash tests at full length: at least 300 rounds of kill -9, 300 s of a mixed workload, power cuts
 	TASKMILL_CRASH_ROUNDS=300 $(BIN)/python -m pytest tests/crash tests/power -n 0
 
-cluster: $(INSTALLED) ## the long run of a cluster under fire: ten minutes of faults on a PostgreSQL server
+cluster: $(INSTALLED) ## run the cluster tests at full length: ten minutes of faults on a PostgreSQL server
 	TASKMILL_CLUSTER_SECONDS=600 $(BIN)/python -m pytest tests/cluster -n 0
 
 bench: $(INSTALLED)   ## measure ratios and write bench.json

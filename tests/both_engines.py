@@ -1,11 +1,12 @@
 """Every test of behaviour runs on both engines: once as it stands, and once with its stores on a PostgreSQL server.
 
-On ``postgres`` whatever store the test opens in this process is a schema on the server of the run: a new one for each
-``:memory:``, and one for each path, which lasts as long as the test, so that what was closed can be opened again. Those
-who hand the path of a store to another program or to the command line ask :func:`name_of` for its name.
+On ``postgres`` every store that the test opens in this process is a schema on the server of the test run. Each
+``:memory:`` gets a new schema. Each path gets one schema, which lasts until the test ends: a closed store can be opened
+again. A test that passes the path of a store to another program or to the command line calls :func:`name_of` to
+get the address of its schema.
 
-A test for which one engine is enough says why: ``@pytest.mark.one_engine("the file is what is tested")``. One that does
-not say so, and that ends on ``postgres`` without having used the server, fails: it would prove nothing, twice.
+A test that needs only one engine gives the reason: ``@pytest.mark.one_engine("the file is what is tested")``. A test
+without that mark fails if it ends on ``postgres`` without having used the server: it would run the same code twice.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from tests.postgres.schemas import PREFIX, Schemas
 from tests.postgres.warm import kept_open
 
 ROOMS = ("acceptance", "metrics", "runtime")
-"""The folders of which this is true. Others are about one engine, or about none, or ask for ``any_store``."""
+"""The folders whose tests run on both engines. Other tests need one engine, none, or the fixture ``any_store``."""
 
 CHOSEN = frozenset({"any_store", "own_server", "postgres_server", "postgres_store"})
-"""Whoever asks for one of these has chosen an engine."""
+"""A test that uses one of these fixtures has chosen its engine itself."""
 
 MEMORY = ":memory:"
 TESTS = Path(__file__).parent
@@ -47,11 +48,11 @@ class Engine:
         return self._schemas is not None
 
     def fewer(self, count: int) -> int:
-        """How many of something to try: on a server, where each step is a journey, a fifth will do."""
+        """Return how often to repeat something: a fifth of ``count`` on a server, where each step is a round trip."""
         return count if self._schemas is None else max(1, count // 5)
 
     def named(self, name: str | os.PathLike[str]) -> str:
-        """The name under which everybody finds what is under this one here."""
+        """Return the name that opens this store on the engine of the test, in any process."""
         name = os.fspath(name)
         if self._schemas is None or name.startswith(("postgres://", "postgresql://")):
             return name
@@ -63,13 +64,13 @@ class Engine:
         return self._schemas.address(self._places[path])
 
     def put(self, path: str | Path, schema: str) -> None:
-        """Under this path is a copy of a schema, of the test's own."""
+        """Copy a schema, and use the copy for this path."""
         assert self._schemas is not None
         self._places[os.path.abspath(path)] = copy = self._schemas.take_copy(schema)
         self._taken.append(copy)
 
     def put_as_killed(self, path: str | Path, left: str | Path) -> None:
-        """Under the first path is what killed processes have left under the second."""
+        """Use for ``path`` a copy of the schema of ``left``, without its nodes, as if their processes were killed."""
         assert self._schemas is not None
         self.put(path, self._places[os.path.abspath(left)])
         self._schemas.forget_nodes(self._taken[-1])
@@ -97,7 +98,7 @@ class Engine:
 
 
 def copied_as_killed(left: str | Path, copy: str | Path) -> bool:
-    """Put there what a killed process would have left here; ``False`` where files are used, and must be copied."""
+    """Copy a store as a killed process would have left it; return False if it is a file, which the caller must copy."""
     if _current.is_postgres:
         _current.put_as_killed(copy, left)
     return _current.is_postgres
@@ -116,7 +117,7 @@ _current = Engine(None)
 
 
 def name_of(argument: object) -> str:
-    """A word for a command: for the path of a database, the name under which it is found on the engine of this test."""
+    """Return an argument of a command as text; the path of a database becomes its name on the engine of this test."""
     if not (isinstance(argument, Path) and argument.suffix == ".db"):
         return str(argument)
     _current.was_used = True
@@ -125,7 +126,7 @@ def name_of(argument: object) -> str:
 
 @pytest.fixture(autouse=True)
 def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    """The engine that the test runs on. It is there before any other fixture can open a store."""
+    """The engine that the test runs on. It is set up before any other fixture can open a store."""
     if getattr(request, "param", "sqlite") == "sqlite":
         chosen = Engine(None)
         yield chosen
@@ -151,7 +152,7 @@ def _redirect(engine: Engine, patch: pytest.MonkeyPatch) -> None:
         name = os.fspath(store) if isinstance(store, str | os.PathLike) else None
         if isinstance(name, str) and name and "\0" not in name:
             return whole(engine.named(name), durability, clock)
-        # What is no name of a store is refused as ever.
+        # An argument that is not the name of a store must be refused as usual.
         return whole(store, durability, clock)
 
     async def open_it(store: PostgresStore) -> None:
@@ -171,7 +172,9 @@ def _redirect(engine: Engine, patch: pytest.MonkeyPatch) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     mark = metafunc.definition.get_closest_marker("one_engine")
     if mark is not None and not (len(mark.args) == 1 and isinstance(mark.args[0], str) and mark.args[0].strip()):
-        raise pytest.UsageError(f"{metafunc.definition.nodeid}: one_engine needs a reason: why is one engine enough?")
+        raise pytest.UsageError(
+            f"{metafunc.definition.nodeid}: one_engine needs a reason: say why one engine is enough"
+        )
     room = metafunc.definition.path.relative_to(TESTS).parts[0]
     if mark is None and room in ROOMS and not CHOSEN.intersection(metafunc.fixturenames):
         metafunc.parametrize("engine", ["sqlite", "postgres"], indirect=True)
@@ -182,4 +185,4 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     yield
     used = item.stash.get(_ENGINE, None)
     if used is not None and not used.was_used:
-        pytest.fail("it has opened no store: say why one engine is enough, with pytest.mark.one_engine", pytrace=False)
+        pytest.fail("the test opened no store: mark it with pytest.mark.one_engine and the reason", pytrace=False)

@@ -30,14 +30,14 @@ settings.register_profile(
 settings.load_profile("taskmill")
 
 if sys.dont_write_bytecode:
-    # The tests start many Python processes, and each would compile the whole package: half a second of CPU. Write the
-    # bytecode beside the sources: in a folder of its own (PYTHONPYCACHEPREFIX), Python would not find that of its
-    # library and of the installed packages, and each process of a first run would compile all of them.
+    # The tests start many Python processes, and each would compile the whole package: half a second of CPU. So write
+    # bytecode, beside the sources. With a separate folder (PYTHONPYCACHEPREFIX), Python would not find the bytecode of
+    # its library and of installed packages, and each process of a first run would compile those too.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # Shells start what runs in the background so, and the commands that are tried here would inherit it.
+    # A shell starts background jobs with SIGINT ignored. The commands under test would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Helpers with assertions explain a failure as fully as a test module does.

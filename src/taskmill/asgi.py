@@ -3,7 +3,7 @@
 No web framework is imported. The lifespan works in every worker process of a server: one of them dispatches an SQLite
 file and the others stand by; on PostgreSQL all of them dispatch.
 
-A server such as uvicorn waits for open responses first, and only then tells the application to shut down. A response
+A server such as uvicorn first waits for open responses, and only then shuts the application down. A response
 that follows ``scheduler.events()`` never ends by itself, so Ctrl-C would wait for the browser. The lifespan therefore
 notices the signals that stop the server, calls the server's own handlers, and ends all event streams at once.
 """

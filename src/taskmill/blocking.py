@@ -168,7 +168,7 @@ class Scheduler(BlockingBrowseMethods):
 
     @property
     def shutdown_grace(self) -> timedelta:
-        """How long running tasks may finish after :meth:`stop`, unless it is given another time."""
+        """How long running tasks have to finish after :meth:`stop` is called without ``grace``."""
         return self._scheduler.shutdown_grace
 
     def run(self, *, standby: bool = False) -> None:
@@ -383,7 +383,7 @@ class Scheduler(BlockingBrowseMethods):
         return Handle(self.call(self._scheduler.run_cron(name)), self)
 
     def prune(self, retention: Retention | None = None, **limits: Unpack[RetentionLimits]) -> int:
-        """Prune history now, by ``retention`` or its fields, or by the scheduler's; return how many rows went."""
+        """Prune history now, by ``retention`` or its fields, or by the scheduler's; return how many rows it deleted."""
         return self.call(self._scheduler.prune(retention, **limits))
 
 

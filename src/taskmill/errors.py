@@ -29,7 +29,7 @@
     └── InvalidState               the call does not apply in the present state
 
 ``RetryLater`` and ``GiveUp`` are not errors: handlers raise them to end an attempt on purpose. They are in
-:mod:`taskmill.model.attempt`.
+:mod:`taskmill.model.exceptions`.
 """
 
 from __future__ import annotations

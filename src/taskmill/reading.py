@@ -1,4 +1,4 @@
-"""``Reader``: look at a queue and change nothing, not even by opening it; ``ask`` does so without an event loop."""
+"""``Reader``: read a queue and change nothing, not even by opening it; ``ask`` does so without an event loop."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Reader(BrowseMethods["AnyReader"]):
 def ask(store: str | PathLike[str], question: Callable[[Reader], Coroutine[Any, Any, T]]) -> T:
     """Open a store for reading, return the answer to a question, and close it.
 
-    For commands. It needs no event loop, because loading asyncio takes longer than finding a short answer. So the
+    This is for commands. It uses no event loop, because loading asyncio takes longer than a short read. So the
     question must wait for nothing but reads of the store; ``explain``, ``forecast`` and ``simulate`` also use threads.
     """
 

@@ -81,4 +81,4 @@ def test_a_start_that_has_passed_while_the_forecast_was_made_is_now() -> None:
     now = datetime.now(UTC)
     past, future = now - timedelta(seconds=9), now + timedelta(seconds=600.5)
     assert spoken_range(Range(past, past, past)) == "now"
-    assert spoken_range(Range(past, future, None)) == "in 10 min (between now and later)"
+    assert spoken_range(Range(past, future, None)) == "in 10 min (now to later)"

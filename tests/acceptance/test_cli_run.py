@@ -310,7 +310,7 @@ def test_after_the_first_signal_run_says_how_many_tasks_drain_and_how_long(app: 
             while onlooker.count(status=Status.RUNNING) < 3:
                 onlooker.snapshot()
         process.send_signal(signal.SIGINT)
-        assert "running tasks may finish for 2.0 s" in heard(process, "stopping")
+        assert "running tasks have 2.0 s to finish" in heard(process, "stopping")
         assert heard(process, "draining") == "draining 3 tasks, 2 s left\n"
         heard(process, "has stopped")
         assert process.wait(30) == 0

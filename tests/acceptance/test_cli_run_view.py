@@ -117,7 +117,7 @@ def test_a_second_signal_leaves_the_cursor_behind(app: Path) -> None:
         submit(app, Submission("work::send", {"gate": "never"}))
         terminal.until("1 of 3 slots at work")
         terminal.process.send_signal(signal.SIGTERM)
-        terminal.until("stopping; running tasks may finish for 10 min")
+        terminal.until("stopping; running tasks have 10 min to finish")
         # The view counts down.
         terminal.until("draining 1 task, 599 s left")
         terminal.until("draining 1 task, 598 s left")

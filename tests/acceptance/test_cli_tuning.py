@@ -1,4 +1,4 @@
-"""``taskmill explain``, and the commands that change priorities, rates and pauses."""
+"""``taskmill why``, and the commands that change priorities, rates and pauses."""
 
 from __future__ import annotations
 

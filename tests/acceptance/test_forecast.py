@@ -30,7 +30,7 @@ async def fail() -> None:
 
 @pytest.fixture
 async def scheduler(tmp_path: Path) -> AsyncIterator[Scheduler]:
-    """A scheduler with one slot that knows that a step takes 10 s."""
+    """A scheduler with one slot, in whose history a step takes 10 s."""
     async with Scheduler(tmp_path / "tasks.db", domains=[work], clock=clock, max_concurrency=1) as opened:
         async with opened.running():
             await step.submit()

@@ -28,7 +28,7 @@ async def step(seconds: float = 10) -> None:
 
 @pytest.fixture
 async def scheduler(tmp_path: Path) -> AsyncIterator[Scheduler]:
-    """A scheduler with two slots that knows that a step takes 10 s."""
+    """A scheduler with two slots, in whose history a step takes 10 s."""
     settings: dict[str, Any] = {"domains": [work], "clock": clock, "max_concurrency": 2}
     async with Scheduler(tmp_path / "tasks.db", **settings) as opened:
         async with opened.running():

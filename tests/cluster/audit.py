@@ -182,7 +182,7 @@ class Audit:
                 later or ended_otherwise, f"{asked}: task {row['id']} did not run again and is {row['ending']}"
             )
 
-    # LinkKinds
+    # Links
 
     def _check_families(self) -> None:
         children: defaultdict[int, list[Row]] = defaultdict(list)

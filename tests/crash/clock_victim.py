@@ -18,7 +18,7 @@ from taskmill.events import RecurringSkipped
 from taskmill.store.postgres import lease
 
 LEASE = 5.0
-"""Seconds on PostgreSQL until the tasks of a killed process run again."""
+"""The lease on PostgreSQL, in seconds: the tasks of a killed process run again after it."""
 
 work = Domain("work")
 

@@ -64,7 +64,7 @@ class FamilyContents(Contents):
 
     def __init__(self, file: Path, scratch: Path) -> None:
         self.edges: list[tuple[int, int, int]] = []
-        """Triples: the task, its dependency, and whether it still waits for it."""
+        """Triples of a task, its dependency, and True if the task still waits for it."""
         self.series: dict[int, Row] = {}
         super().__init__(file, scratch)
 

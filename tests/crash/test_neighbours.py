@@ -151,7 +151,7 @@ def test_a_migration_that_is_killed_leaves_a_file_that_opens(tmp_path: Path) -> 
             file = tmp_path / f"broken{nth}.db"
             victim = them.start("open", point=MIGRATION.name, nth=nth)
             assert victim.hear("open"), victim.complaint()
-            # Both open at once: the other may be first, wait for the lock, or find the rest of the dead one.
+            # Both open the file at once: the other may be first, wait for the lock, or find what the killed one left.
             for opener in (victim, other):
                 opener.tell(str(file))
             assert other.hear("done"), other.complaint()

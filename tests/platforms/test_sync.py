@@ -17,7 +17,7 @@ F_FULLFSYNC = 51
 
 
 class Drive:
-    """The module ``fcntl`` of macOS: it records the calls, and fails if the test wants it."""
+    """The module ``fcntl`` of macOS: it records the calls, and fails if the test says so."""
 
     F_FULLFSYNC = F_FULLFSYNC
 

@@ -1,4 +1,4 @@
-"""Other parts of an explanation: age, deadline, ending, and the effect of nodes."""
+"""The parts of an explanation besides its reasons: age, deadline, ending, and the effect of nodes."""
 
 from __future__ import annotations
 

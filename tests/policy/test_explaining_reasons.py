@@ -208,7 +208,7 @@ SITUATIONS: list[tuple[Reason, dict[str, Any], str]] = [
     (
         "share",
         {"around": {**running(g=1, h=3), "waiting": Counter({("g", "d::t"): 9, ("h", "d::t"): 9})}, "declared": SHARED},
-        "Task 7 (d::t) is pending: all 4 slots are taken; its group 'g' runs 1 and its share is 1 of 4 slots. "
+        "Task 7 (d::t) is pending: all 4 slots are taken; its group 'g' runs 1 task, and its share is 1 of 4 slots. "
         "Priority 128.",
     ),
     (

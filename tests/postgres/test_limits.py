@@ -102,7 +102,7 @@ async def test_a_remedy_of_more_slots_is_applied_to_one_node_and_starts_the_task
         *_, last = await first.submit_many([work("g") for _ in range(7)])
         await until(lambda: watch.running["g"] == 6)
         (remedy,) = (await first.explain(last.id)).remedies
-        assert (remedy.text, remedy.changes) == ("1 slot more", {"max_concurrency": 7})
+        assert (remedy.text, remedy.changes) == ("1 more slot", {"max_concurrency": 7})
         with pytest.raises(InvalidState, match="the other nodes have as many slots already"):
             await first.apply({"max_concurrency": 3})
         await first.apply(remedy.changes)

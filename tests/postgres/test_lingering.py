@@ -1,4 +1,4 @@
-"""Handlers that do not stop with their scheduler: nobody begins their tasks meanwhile, and no crash is counted."""
+"""Handlers that do not stop with their scheduler: no node starts their tasks meanwhile, and no crash is counted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.postgres.network import Network
 
 
 class Stuck:
-    """A handler that ends when it may, and not when it is asked to; a domain of its own for each node."""
+    """A handler that ignores requests to stop and ends when the test lets it; each node gets a domain of its own."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -26,7 +26,7 @@ class Stuck:
         self.most_at_work = 0
         self.attempts: list[int] = []
         self.crashes = -1
-        """Of which the last attempt knew."""
+        """The crashes of the task, as stored when the last attempt began."""
 
     def domain(self) -> Domain:
         domain = Domain("d")
@@ -74,7 +74,7 @@ def _scheduler(address: str, stuck: Stuck) -> Scheduler:
 
 
 async def _leave_one_at_work(address: str, stuck: Stuck) -> int:
-    """A scheduler comes and goes, and its handler stays; returns the task."""
+    """Run a scheduler until its handler has begun, close it while the handler still runs, and return the task id."""
     async with _scheduler(address, stuck) as scheduler, scheduler.running():
         handle = await scheduler.submit(Submission("d::stuck", {}))
         await _until(lambda: stuck.attempts)
@@ -92,7 +92,7 @@ async def _status(scheduler: Scheduler, id: int) -> str:
 
 
 @pytest.mark.timeout(120)
-async def test_what_lingers_is_begun_by_nobody_until_it_has_ended_and_then_soon(
+async def test_a_lingering_task_starts_on_no_node_until_its_handler_has_ended_and_soon_after(
     postgres_store: str, stuck: Stuck
 ) -> None:
     id = await _leave_one_at_work(postgres_store, stuck)

@@ -1,4 +1,4 @@
-"""One connection of a node falls silent, while the server answers on the others: its call is given up, and no other."""
+"""One connection of a node falls silent while the server answers on the others: only its call is given up."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _writing(store: PostgresStore) -> RawConnection:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes seconds takes a part of one."""
+    """Shorten the timeouts from seconds to fractions of a second."""
     monkeypatch.setattr(session, "UNHEARD", 0.5)
     monkeypatch.setattr(session, "NOTHING_TO_DO", 0.2)
     monkeypatch.setattr(heartbeat, "BEAT", 0.1)
@@ -72,11 +72,13 @@ async def test_a_submission_on_a_connection_that_fell_silent_is_stored_once_and_
     (id,) = await asyncio.wait_for(add(store, new_task()), 60)
     assert time.monotonic() - since < SOON
     assert [task.id for task in await store.tasks(Filters())] == [id]
-    assert store._heartbeat._session is beating, "the server was heard all the time"
+    assert store._heartbeat._session is beating, "the server answered the heartbeats all the time"
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_reading_goes_on_when_its_connection_has_fallen_silent(network: Network, open_store: OpenThrough) -> None:
+async def test_reading_continues_when_its_connection_has_fallen_silent(
+    network: Network, open_store: OpenThrough
+) -> None:
     store = await open_store(network.address)
     await add(store, new_task())
     network.silence(store._reading.raw)
@@ -90,7 +92,7 @@ async def test_a_statement_that_takes_its_time_is_waited_for(open_store: OpenThr
     with psycopg.connect(postgres_store) as other:
         other.execute("LOCK TABLE taskmill_writing IN EXCLUSIVE MODE")
         adding = asyncio.create_task(add(store, new_task()))
-        # Many times as long as it would take to give it up.
+        # Many times as long as a silent connection is waited for.
         await asyncio.sleep(4)
         assert not adding.done()
     (id,) = await asyncio.wait_for(adding, SOON)
@@ -99,7 +101,7 @@ async def test_a_statement_that_takes_its_time_is_waited_for(open_store: OpenThr
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_who_may_not_see_what_sessions_are_at_waits_and_beats_on(
+async def test_a_role_that_may_not_see_other_sessions_waits_and_sends_heartbeats(
     own_server: Server, open_store: OpenThrough
 ) -> None:
     everything = address(own_server.folder)
@@ -148,7 +150,7 @@ async def test_a_statement_that_takes_its_time_behind_a_pooler_is_waited_for(
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_whoever_asks_is_told_when_every_new_connection_falls_silent_too(
+async def test_the_caller_gets_an_error_when_every_new_connection_falls_silent_too(
     network: Network, open_store: OpenThrough, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "SERVER_PATIENCE", 1.0)
@@ -156,7 +158,7 @@ async def test_whoever_asks_is_told_when_every_new_connection_falls_silent_too(
     connect = store._writer._connect
 
     def connect_and_fall_silent() -> RawConnection:
-        # As on a way that carries small packets and no large ones.
+        # As on a network path that drops large packets.
         raw = connect()
         network.silence(raw, b"LOCK TABLE taskmill_writing")
         return raw

@@ -1,4 +1,4 @@
-"""A network that swallows everything: every call has an end, handlers go on, and nobody runs a task beside another."""
+"""A network that drops every packet: each call ends, handlers continue, and no task runs on two nodes at once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def _happens(what: Sequence[object], seconds: float = 30.0) -> None:
 
 
 @pytest.mark.timeout(120)
-async def test_handlers_go_on_while_the_network_is_silent_and_finish_under_their_token(network: Network) -> None:
+async def test_handlers_continue_while_the_network_is_silent_and_finish_under_their_token(network: Network) -> None:
     domain = Domain("d")
     begun: list[object] = []
     go_on = asyncio.Event()
@@ -122,7 +122,7 @@ async def test_opening_a_store_that_does_not_answer_fails_soon(network: Network)
     since = time.monotonic()
     with pytest.raises(StoreError, match="cannot be reached"):
         async with Scheduler(network.address):
-            pytest.fail("nobody answers")
+            pytest.fail("the store was opened without a server")
     assert time.monotonic() - since < SOON
 
 
@@ -149,7 +149,7 @@ async def test_reading_waits_for_a_server_that_is_away_for_a_moment(network: Net
     assert waits
 
 
-async def test_reading_does_not_wait_for_ever(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reading_does_not_wait_forever(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "READER_PATIENCE", 0.5)
     async with Scheduler(network.address) as scheduler:
         network.is_refusing = True
@@ -214,7 +214,7 @@ def test_a_call_ends_when_its_time_is_over_and_the_connection_with_it(network: N
     assert connection.closed
 
 
-# Turns of which nobody knows whether they were committed
+# Turns whose commit is uncertain
 
 
 async def test_what_was_claimed_by_a_turn_that_seemed_to_fail_is_returned(postgres_store: str) -> None:
@@ -233,7 +233,7 @@ async def test_what_was_claimed_by_a_turn_that_seemed_to_fail_is_returned(postgr
 
 
 @pytest.mark.timeout(120)
-async def test_nothing_is_forgotten_when_the_server_goes_away_after_a_commit_for_longer_than_anybody_waits(
+async def test_nothing_is_forgotten_when_the_server_goes_away_after_a_commit_for_longer_than_the_writer_waits(
     network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "SERVER_PATIENCE", 0.5)
@@ -256,7 +256,7 @@ async def test_nothing_is_forgotten_when_the_server_goes_away_after_a_commit_for
         if text.endswith("COMMIT") and "taskmill_change" in text:
             commits += 1
             if commits % 7 == 0:
-                # It is committed, and nobody hears of it for a while.
+                # It is committed, but the node does not get the answer for a while.
                 network.fall_silent()
                 network.cut()
                 raise psycopg.OperationalError("cut off")
@@ -268,7 +268,7 @@ async def test_nothing_is_forgotten_when_the_server_goes_away_after_a_commit_for
 
         async def mend() -> None:
             while True:
-                # Sooner than a connection is given up that gets no answer, on a busy machine too.
+                # Before a connection without an answer is given up, even on a busy machine.
                 await asyncio.sleep(1)
                 network.cut()
                 network.speak()

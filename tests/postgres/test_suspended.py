@@ -1,4 +1,4 @@
-"""A node that is suspended and goes on later: it is told to stop, and whatever it says or writes counts for nothing."""
+"""A node that is suspended and later continues: its attempts are asked to stop, and all their writes are refused."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def _until_it_knows_its_types(scheduler: Scheduler, name: str) -> None:
 
 
 async def _works_again(scheduler: Scheduler) -> bool:
-    """Whether the first node runs tasks, under another name."""
+    """Return True if the first node runs tasks again, under a new id."""
     again = await scheduler.submit(Submission("d::only first", {}))
     return bool(await again.result(timeout=60) == "first")
 
@@ -133,7 +133,7 @@ async def test_what_a_node_had_claimed_when_it_was_suspended_is_not_begun_there_
     assert not (tmp_path / "begins.1").exists()
 
 
-# Worker processes go on while their node is suspended
+# Worker processes continue while their node is suspended
 
 
 @pytest.mark.timeout(150)
@@ -213,7 +213,7 @@ async def test_a_node_that_was_taken_for_dead_and_works_again_leaves_when_it_sto
             await asyncio.sleep(0.02)
 
 
-async def test_a_claim_that_is_given_back_late_takes_the_task_from_nobody(
+async def test_a_claim_that_is_given_back_late_takes_the_task_from_no_node(
     open_node: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(heartbeat, "BEAT", 3600.0)

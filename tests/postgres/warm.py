@@ -61,7 +61,7 @@ class WarmSessions:
                 if not self._unused[kind] or os.getpid() != self._process:
                     return None
                 session = self._unused[kind].pop()
-            # The server says nothing to an unused session, except that it ends it.
+            # The server sends nothing to an unused session, unless it ends the session.
             spoken_to = select.poll()
             spoken_to.register(session.raw.socket, select.POLLIN)
             if not spoken_to.poll(0):

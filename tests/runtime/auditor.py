@@ -1,4 +1,4 @@
-"""An auditor that observes a running scheduler and knows by itself what is allowed: limits, pauses, rates, deadlines.
+"""An auditor that observes a running scheduler and keeps its own record of all limits, pauses, rates and deadlines.
 
 Handlers report every start and ending to it, and the test reports every change of the rules: a stricter rule counts
 once the verb has returned, a looser one from before the call. Violations are recorded and not raised, so that the clock

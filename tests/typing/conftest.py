@@ -1,4 +1,4 @@
-"""Folders in which mypy keeps what it knows of libraries from one run to the next, as it does for its users."""
+"""Folders in which mypy caches its analysis of libraries from one run to the next, as it does for its users."""
 
 from __future__ import annotations
 

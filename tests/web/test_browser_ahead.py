@@ -1,4 +1,4 @@
-"""What looking ahead says on the page, in a real browser: what a change would do, when a task starts, what helps."""
+"""Forecasts on the page, in a real browser: what a change would do, when a task starts, what would start it."""
 
 from __future__ import annotations
 

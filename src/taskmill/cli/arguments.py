@@ -31,7 +31,7 @@ def payload_from(type: PublishedType, words: Sequence[str], json_args: str | Non
         if not name or not equals:
             raise Refusal(f"an argument is written as NAME=VALUE, got {word!r}; {usage(type)}", WRONG)
         if name in payload:
-            raise Refusal(f"the argument {name} is given twice", WRONG)
+            raise Refusal(f"the argument {name} is given twice; give it once", WRONG)
         payload[name] = _value(type, name, value)
     _check(type, payload)
     return payload
@@ -40,7 +40,7 @@ def payload_from(type: PublishedType, words: Sequence[str], json_args: str | Non
 def usage(type: PublishedType) -> str:
     """Return what a task type takes, in one sentence."""
     if type.parameters is None:
-        return f"what {type.name} takes is not known"
+        return f"the parameters of {type.name} are not known"
     named = [
         f"{parameter.name} ({_accepted(parameter)}{'' if parameter.required else ', optional'})"
         for parameter in type.parameters

@@ -60,9 +60,9 @@ class Action:
     of_dead: bool
     """True if it is done with dead letters, False for active tasks."""
     do: Callable[[Scheduler, Sequence[int], dict[str, Any]], Awaitable[list[Result]]]
-    """Changes tasks. Those that were found by filters are only changed if they still match them."""
+    """Changes tasks. A task that was found by filters is changed only if it still matches them."""
     outcomes: Mapping[str, str]
-    """What is said about the number of tasks with each outcome, after their number."""
+    """For each outcome: the text that follows the number of tasks."""
 
     @property
     def noun(self) -> str:
@@ -99,7 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser, usage: str, words: str, also:
 
 
 def add_consent_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     parser.add_argument("--dry-run", action="store_true", help="show what matches, and change nothing")
 
 
@@ -116,7 +116,7 @@ def execute(arguments: argparse.Namespace, words: list[str], action: Action) -> 
             f"give the ids of tasks after FILE, or filters, such as --type sync::transfer or --status {example}", WRONG
         )
     if filters:
-        raise Refusal("--limit needs another filter; ids are all taken", WRONG)
+        raise Refusal("--limit needs another filter, and is not for ids", WRONG)
     file, ids = chosen_file_and_ids(words)
     if arguments.dry_run:
         raise Refusal("--dry-run is for filters; `taskmill show` shows one task", WRONG)

@@ -89,7 +89,7 @@ def judge_disk(file: str, facts: Mapping[str, str | int | float | None]) -> Iter
 
 def _file_system(kind: str | int | float | None) -> Finding:
     if kind is None:
-        return Finding("note", "file system", "its kind is not known here; SQLite needs a local disk")
+        return Finding("note", "file system", "this system does not report its kind; SQLite needs a local disk")
     if kind in NETWORK:
         return Finding(
             "problem",
@@ -104,7 +104,11 @@ def _space(free: int) -> Finding:
     if free < LITTLE_SPACE:
         return Finding("problem", "free space", f"{found}: new tasks will soon be refused; free some space")
     if free < SOME_SPACE:
-        return Finding("note", "free space", f"{found}, which is little; the log alone may take tens of megabytes")
+        return Finding(
+            "note",
+            "free space",
+            f"{found}, which is little, because the log alone may take tens of megabytes; free some space",
+        )
     return Finding("ok", "free space", found)
 
 

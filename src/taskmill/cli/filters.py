@@ -28,13 +28,13 @@ def add_filter_arguments(parser: argparse.ArgumentParser, *, limit: int | None =
     )
     chosen.add_argument("--type", metavar="NAME", help="a task type such as sync::transfer")
     chosen.add_argument("--domain", metavar="NAME", help="all task types of a domain")
-    chosen.add_argument("--group", metavar="NAME", help="'' for tasks without a group")
-    chosen.add_argument("--key", metavar="KEY")
-    chosen.add_argument("--tag", metavar="K=V", action="append", default=[], help="may be repeated")
+    chosen.add_argument("--group", metavar="NAME", help="a group; '' for tasks without one")
+    chosen.add_argument("--key", metavar="KEY", help="a key")
+    chosen.add_argument("--tag", metavar="K=V", action="append", default=[], help="a tag; may be repeated")
     chosen.add_argument("--tag-prefix", metavar="TEXT", help="a tag whose name starts with TEXT")
     chosen.add_argument("--parent", metavar="ID", type=int, help="children of this task")
     chosen.add_argument("--exception", metavar="NAME", help="class of the last error, as `taskmill errors` shows it")
-    chosen.add_argument("--location", metavar="PLACE", help="where the last error was raised; '' if that is not known")
+    chosen.add_argument("--location", metavar="PLACE", help="where the last error was raised; '' for an unknown place")
     chosen.add_argument(
         "--since", metavar="WHEN", help="submitted, or ended, since then: 2h for two hours ago, or 2030-01-31T18:30"
     )

@@ -71,7 +71,7 @@ STYLES = {
 }
 
 _CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36}
-"""The codes with which terminals are told a style."""
+"""The escape codes of each style."""
 
 
 def has_rich() -> bool:

@@ -41,7 +41,7 @@ def chosen_file(given: str | None) -> str:
     """Return the given FILE, else the environment's; raise ``Refusal`` unless it is a taskmill database."""
     file = given or os.environ.get(VARIABLE, "")
     if not file:
-        raise Refusal(f"no FILE is given and {VARIABLE} is not set", WRONG)
+        raise Refusal(f"no store is given: name a FILE or an address, or set {VARIABLE}", WRONG)
     if "://" not in file:
         _check(file)
     return file

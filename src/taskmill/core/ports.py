@@ -83,7 +83,7 @@ class Dispatches(Protocol):
     is_cluster: bool
     """True if other nodes may dispatch at the same time."""
     watch_cut_off: Callable[[], None]
-    """Called when this node can no longer prove that it is alive, so that other nodes may run its tasks."""
+    """Called when this node can no longer prove that it is alive: other nodes may then run its tasks."""
 
     async def acquire_dispatch(self) -> DispatchRight:
         """Take the right to dispatch or raise ``AlreadyRunning``."""

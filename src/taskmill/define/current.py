@@ -1,6 +1,6 @@
 """The task that the running code belongs to, in a context variable: on the event loop, in threads and in processes.
 
-The variable holds a :class:`CurrentTask`, which costs nothing to set. The record is built only if it is asked for.
+The variable holds a :class:`CurrentTask`, which costs nothing to set. The record is built on request.
 """
 
 from __future__ import annotations

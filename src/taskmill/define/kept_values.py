@@ -180,7 +180,7 @@ def _change_of_whole(kind: Any, value: Any, place: ValueDeclaration) -> ChangedV
 
 
 def _told(change: ChangedValue, read_back: ReadBack) -> str:
-    """Return what would happen to a value, why, and what to do."""
+    """Return a sentence: what would happen to a value, why, and what to do."""
     if change.model is not None:
         given: type[Any] = change.part.__class__
         return (

@@ -1,6 +1,6 @@
 """Describe the parameters of a handler in the words of JSON.
 
-This is for people and programs that submit by name. It is no schema: the handler's annotations are checked when the
+This is for people and programs that submit by name. It is not a schema: the handler's annotations are checked when the
 task runs. Only plain lookups are used, because every scheduler does this for all its task types when it opens.
 """
 

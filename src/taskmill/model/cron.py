@@ -60,7 +60,7 @@ class Firing(msgspec.Struct, frozen=True, kw_only=True):
     retry_at: int | None = None
     """When it may be retried; ``None`` while an attempt runs."""
     by_hand: bool = False
-    """True if it was asked for, beside the schedule; its occurrence is then the instant of the request."""
+    """True if a caller requested it, beside the schedule; its occurrence is then the instant of the request."""
 
 
 class CronState(msgspec.Struct, frozen=True, kw_only=True):

@@ -51,7 +51,7 @@ def milliseconds(value: object, name: str, error: type[Exception] = ConfigError)
     if exact < 0:
         raise error(f"{name} must not be negative, got {str(value)[:40]}")
     if exact > LONGEST_MS:
-        raise error(f"{name} is too long: {str(value)[:40]}")
+        raise error(f"{name} is too long: {str(value)[:40]}; at most 292 years are allowed")
     return math.ceil(exact)
 
 

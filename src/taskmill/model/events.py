@@ -21,7 +21,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventsMissed(Event):
-    """The listener was too slow: ``count`` events for it were dropped before this point."""
+    """``count`` events were dropped before this point, mostly because the listener was too slow; 0 if unknown."""
 
     count: int
 

@@ -69,7 +69,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     ``ahead`` counts the tasks that would start before it now; if ``ahead_is_exact`` is False, there are more than that.
     ``estimated_start`` is a known due time, the median of a few simulations or, if its start is too far away to
     simulate, an estimate from recent endings; ``None`` if none of them exists, or if too many tasks are ahead to count
-    them. ``earliest_start`` and ``latest_start`` hold eight of ten simulated starts; ``None`` without a simulation.
+    them. Eight of ten simulated starts lie between ``earliest_start`` and ``latest_start``; both are ``None`` without a
+    simulation.
     """
 
     task_id: int

@@ -285,7 +285,7 @@ class Machine(msgspec.Struct, frozen=True, omit_defaults=True):
     pressures: Mapping[str, float] = msgspec.field(default_factory=dict[str, float])
     """The pressure by source, while tasks wait for it to fall."""
     returns_below: float | None = None
-    """The pressure at which preempted tasks return; ``None`` if pressure keeps none away."""
+    """The pressure at which preempted tasks return; ``None`` if pressure preempts none."""
 
 
 class NodeMachine(NamedTuple):

@@ -106,7 +106,7 @@ class PastTask(msgspec.Struct, array_like=True, gc=False):
 
 
 class Turns(msgspec.Struct, frozen=True):
-    """What only a dispatcher knows: the turns of groups and the permits of rate limits. Copies, in a picker's form."""
+    """Copies of what only a dispatcher has in memory: the turns of groups and the permits of rate limits."""
 
     round_robin: Any
     virtual_time: Any

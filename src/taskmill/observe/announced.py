@@ -1,7 +1,7 @@
 """Which starts, retried failures and endings were announced, so that none is announced twice.
 
-A start, a failure or an ending of a task reaches listeners in one of two ways: this process committed it, or it was
-read from the store because another process did. A commit of this process may be read from the store before it is
+Listeners learn of a start, a failure or an ending in one of two ways: this process committed it, or this process read
+it from the store because another process committed it. A commit of this process may be read from the store before it is
 announced, so both ways check here first.
 """
 

@@ -40,7 +40,7 @@ HOLDS: tuple[Reason, ...] = (
     "slots",
     "share",
 )
-"""The reasons for which a dispatcher passes over waiting tasks."""
+"""The reasons why a dispatcher passes over waiting tasks."""
 
 K = TypeVar("K")
 

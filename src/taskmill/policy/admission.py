@@ -47,7 +47,7 @@ class _Room:
         self._limits = None if plan.demands is None else self._shares(plan.demands, elsewhere)
 
     def _shares(self, demands: Mapping[str, Demand], elsewhere: Elsewhere) -> dict[str, int]:
-        # The plan does not know groups that have work on other nodes only; their slots are not there to be shared.
+        # The plan does not know groups that have work on other nodes only, so their slots are not shared.
         unknown = sum(held for group, held in elsewhere.groups.items() if group not in demands)
         true = {group: demand._replace(running=self._groups[group]) for group, demand in demands.items()}
         slots = max(self._plan.slots + elsewhere.slots - unknown, 0)

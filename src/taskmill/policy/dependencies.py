@@ -88,7 +88,9 @@ def references(request: Sequence[NewTask]) -> dict[str, int] | SubmissionError:
     for index, task in enumerate(request):
         if task.links is not None and task.links.ref is not None:
             if task.links.ref in refs:
-                return SubmissionError(f"ref: two submissions of one request have the ref {task.links.ref!r}")
+                return SubmissionError(
+                    f"ref: two submissions of one request have the ref {task.links.ref!r}; give each its own"
+                )
             refs[task.links.ref] = index
     return refs
 
@@ -125,7 +127,8 @@ def _wrong_dependency(
         )
         return InvalidDependency(f"depends_on: task {dependency} {what}", dependency)
     if state != "active" and answer_ending(state, policy) != "met":
-        return DependencyFailed(f"depends_on: task {dependency} has already ended as {state}", dependency)
+        what = f"has already ended as {state}; use on_dependency_failure='ignore' to run anyway"
+        return DependencyFailed(f"depends_on: task {dependency} {what}", dependency)
     return None
 
 
@@ -187,7 +190,7 @@ def tie(request: Sequence[NewTask], holders: Mapping[Name, Holder]) -> RequestLi
     links = RequestLinks()
     refs = references(request)
     if isinstance(refs, SubmissionError):
-        return links  # the request is refused anyway
+        return links  # the request is refused in any case
     standing = standing_for(request)
     nodes = [_node(request[at], at, holders) for at in standing]
     for at, task in enumerate(request):

@@ -1,6 +1,6 @@
 """Explain why a task waits: every hold with its numbers, in the order in which they apply.
 
-The rules are those of :mod:`taskmill.policy.holds`, by which the picker starts tasks, asked about one task.
+The rules are those of :mod:`taskmill.policy.holds`, by which the picker starts tasks, applied to one task.
 """
 
 from collections import Counter
@@ -175,7 +175,7 @@ def _pauses(situation: Situation, rules: Rules, now: int) -> Iterator[Hold]:
 
 
 class _Seen(NamedTuple):
-    """What a snapshot of the store says is in use."""
+    """Slots and permits in use, from a snapshot of the store."""
 
     running: Counter[tuple[str, str]]
     rules: Rules
@@ -221,7 +221,7 @@ def _limits(situation: Situation, seen: _Seen) -> Iterator[Hold]:
                 rate = rate_text(limit)
                 yield Hold(held.reason, f"the rate limit of {what} is {rate}; the next permit comes {when}")
             case _:
-                pass  # pauses are explained before, and alone
+                pass  # _pauses explains pauses
 
 
 def _machine(around: Surroundings, effective: int) -> list[Hold]:
@@ -249,7 +249,8 @@ def _competition(situation: Situation, around: Surroundings, seen: _Seen, effect
         held = beyond_share(situation.group, seen.in_group(situation.group), share)
         if held is not None:
             group = group_text(situation.group)
-            yield Hold("share", f"its {group} runs {held.used} and its share is {held.limit} of {slots} slots")
+            runs = plural(held.used, "task", "tasks")
+            yield Hold("share", f"its {group} runs {runs}, and its share is {held.limit} of {slots} slots")
     if around.ahead:
         more_than = "" if around.ahead_is_exact else "more than "
         yield Hold("ahead", f"{more_than}{plural(around.ahead, 'task starts', 'tasks start')} before it")

@@ -92,7 +92,7 @@ def limits_in_force(policy: ThrottlePolicy, before: Throttle, pressure: float) -
 
 
 def holding_limit(throttle: Throttle, effective: int) -> Limit | None:
-    """Return the limit that holds a task of this effective priority; of several, the last one to be lifted."""
+    """Return the limit that holds a task of this effective priority; of several, the one that is lifted last."""
     return min(
         (limit for limit in throttle if effective >= limit.priority), key=lambda limit: limit.pressure, default=None
     )

@@ -117,7 +117,7 @@ def _milliseconds_at_work(disk: Any) -> float:
 
 
 def is_disk(name: str, block: Path = _BLOCK) -> bool:
-    """True for a physical disk: not a partition, and not a device on top of others, whose bytes count there."""
+    """True for a physical disk: not a partition, and not a device built from other disks, which count its bytes."""
     if name.startswith(_NOT_DISKS):
         return False
     if not block.is_dir():

@@ -1,7 +1,7 @@
 """The simulation: the dispatcher's own planner on a virtual clock (docs/decisions/0037).
 
-Which task starts is decided by :mod:`taskmill.dispatch` and :mod:`taskmill.policy`, as in a dispatcher. What this
-module adds is what a dispatcher gets from outside: time, the ends of attempts, and the store of waiting tasks.
+:mod:`taskmill.dispatch` and :mod:`taskmill.policy` decide which task starts, as in a dispatcher. This module adds what
+a dispatcher gets from outside: time, the ends of attempts, and the store of waiting tasks.
 
 Laws: with the same durations, tasks start in the order in which a dispatcher starts them; the same beginning and the
 same luck give the same run.
@@ -209,7 +209,7 @@ class Simulation:
                 return
 
     def hold(self) -> Held | None:
-        """Return what holds back the first of the tasks that wait; None if none waits, or if only others hold it."""
+        """Return what holds back the first waiting task; None if none waits, or if only other tasks hold it back."""
         if (held := out_of_slots(len(self._running), self.slots)) is not None:
             return held if self._front.groups else None
         for group, lanes in self._front.groups.items():

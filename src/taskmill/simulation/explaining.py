@@ -19,7 +19,7 @@ from taskmill.simulation.remedies import REMEDIABLE, starting_in_time, starting_
 from taskmill.simulation.trials import Trials, WorkLimitReached
 
 NARROW = 0.05
-"""A range that is narrower than this part of the wait is not told."""
+"""A range that is narrower than this part of the wait is left out of the text."""
 EXPIRES = "Expected to expire before it starts"
 SEARCH_ENDED = "The search for changes that would help ended early, because the queue is long"
 
@@ -87,7 +87,7 @@ def with_forecast(explanation: Explanation, found: Foreseen, now: int) -> Explan
 
 def not_searched(explanation: Explanation, most: int) -> Explanation:
     """Return the explanation of a task in a queue that is too long to be simulated."""
-    summary = f"{explanation.summary} Changes that would help were not looked for: more than {most:,} tasks are active."
+    summary = f"{explanation.summary} No change of settings was tried, because more than {most:,} tasks are active."
     return msgspec.structs.replace(explanation, summary=summary, all_remedies=False)
 
 

@@ -22,7 +22,7 @@ T = TypeVar("T", str, int)
 MOST_STARTS = 200_000
 """The most starts that all samples of a forecast together simulate: about ten seconds."""
 BEGINNING = 10
-"""To begin a simulation takes as long as this many starts."""
+"""Setting up a simulation takes as long as this many starts."""
 FEWEST_SAMPLES = 10
 NEVER = 2**62
 """Stands for an instant beyond the horizon."""

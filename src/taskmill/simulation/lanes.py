@@ -1,4 +1,4 @@
-"""The waiting tasks of a simulated queue, by lane: what the store is to a dispatcher.
+"""The waiting tasks of a simulated queue, by lane: they take the place of the store.
 
 A simulated front reads the first places of a lane from here, as a dispatcher reads them from the store. The lanes that
 a simulation begins with are shared by all its samples and never changed.

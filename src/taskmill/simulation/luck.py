@@ -16,9 +16,9 @@ from taskmill.model.queue_state import EndedRun
 from taskmill.model.status import Ending
 
 ENOUGH_RUNS = 20
-"""A group whose durations differ from those of its type has its own, from this many runs on."""
+"""The fewest runs from which a group, whose durations differ from those of its type, has durations of its own."""
 DIFFERENCE = 0.25
-"""By how much the medians must differ for that."""
+"""The part by which the medians must differ for that."""
 ASSUMED_MS = 1000
 """The duration of a task if no run of any task is known."""
 _FAILURES = (Ending.FAILED, Ending.DEAD_LETTER)

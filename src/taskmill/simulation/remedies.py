@@ -17,7 +17,7 @@ from taskmill.policy.wording import group_text, plural, rate_text
 from taskmill.simulation.trials import Trials
 
 MOST_MORE = 64
-"""The most slots more that are tried, and the most that a rate or a weight is multiplied by."""
+"""The most slots that are added, and the most that a rate or a weight is multiplied by."""
 MOST_GROUPS = 3
 """For how many groups changes are tried: that of the task, and those of the tasks that it waits for."""
 
@@ -60,7 +60,7 @@ class SettingsChange:
 
 
 Kind = Callable[[int], SettingsChange]
-"""One way to change settings, by how much."""
+"""Returns a change of settings of a given size."""
 Helps = Callable[[Mapping[str, Any]], bool]
 
 
@@ -105,7 +105,7 @@ def _smallest_of_each(caps: Sequence[Kind], slots: Kind, helps: Helps) -> Iterat
 
 
 def _least(kind: Kind, helps: Helps) -> int | None:
-    """Return by how little a change helps, if larger ones help as well; None if not even the largest does."""
+    """Return the smallest size at which a change helps, if larger ones help too; None if the largest does not."""
     if not helps(kind(MOST_MORE).changes):
         return None
     low, high = 0, 1
@@ -127,7 +127,7 @@ def _besides(step: SettingsChange, kind: Kind) -> Kind:
 
 def _slots(rules: Rules) -> Kind:
     slots = rules.declared.max_concurrency
-    return lambda more: SettingsChange(f"{plural(more, 'slot', 'slots')} more", {"max_concurrency": slots + more})
+    return lambda more: SettingsChange(plural(more, "more slot", "more slots"), {"max_concurrency": slots + more})
 
 
 def _caps(rules: Rules, groups: Sequence[str]) -> list[Kind]:
@@ -166,7 +166,7 @@ def _rates(rules: Rules, group: str, type: str) -> Iterator[Kind]:
 
 
 def _unlocked(trials: Trials, reasons: set[Reason]) -> Iterator[SettingsChange]:
-    """Yield the changes without which nothing else helps: resume what is paused, drop a rate that is used up."""
+    """Yield the changes that every remedy needs: resume what is paused, remove a rate limit that is used up."""
     rules, task = trials.rules, trials.task
     if "scheduler_paused" in reasons:
         yield SettingsChange("resume the scheduler", {"resume": {"scheduler": True}})
@@ -176,9 +176,9 @@ def _unlocked(trials: Trials, reasons: set[Reason]) -> Iterator[SettingsChange]:
     if "group_paused" in reasons:
         yield SettingsChange(f"resume {group_text(task.group)}", {"resume": {"groups": [task.group]}})
     if "group_rate" in reasons:
-        yield SettingsChange(f"no rate limit of {group_text(task.group)}", {"groups": {task.group: {"rate": None}}})
+        yield SettingsChange(f"no rate limit for {group_text(task.group)}", {"groups": {task.group: {"rate": None}}})
     if "type_rate" in reasons and rules.rate(Scope(ScopeKind.TYPE, task.type)) is not None:
-        yield SettingsChange(f"no rate limit of {task.type}", {"rates": {task.type: None}})
+        yield SettingsChange(f"no rate limit for {task.type}", {"rates": {task.type: None}})
 
 
 def _groups(trials: Trials) -> list[str]:

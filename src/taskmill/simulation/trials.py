@@ -1,4 +1,4 @@
-"""Simulations of one queue that are asked when one of its tasks starts, under changed rules.
+"""Simulations of one queue, to find out when one of its tasks starts under changed rules.
 
 Together they do a bounded amount of work, so that an explanation comes at once, whatever the queue. The bound is on
 what is simulated, not on the length of the queue: a task near the front of a long queue costs little
@@ -22,14 +22,14 @@ from taskmill.simulation.luck import History
 from taskmill.simulation.runs import DEFAULT_HORIZON_MS, notes
 
 MOST_WORK = 6_000
-"""How much all simulations of one explanation may do: turns and endings, about 50 µs each."""
+"""The most work of all simulations of one explanation, in turns and endings of about 50 µs each."""
 MOST_IN_ONE = 1_000
-"""How much the first of them may do until the task starts or expires; the others do about as much."""
+"""The most work of the first simulation, until the task starts or expires; the others take about as much."""
 FEWEST_SAMPLES, MOST_SAMPLES = 3, 20
 TASKS_PER_WORK = 100
-"""To begin a simulation with this many active tasks takes as long as one turn."""
+"""Setting up a simulation with this many active tasks takes as long as one turn."""
 LONG_MS = 10**9
-"""So much service that a group is behind all others."""
+"""A charge so large that its group comes after all others."""
 _SEED = 1
 
 
@@ -91,7 +91,7 @@ class Trials:
         changed = self._under(changes)
         if not all(self._id in self._run(changed, sample, self._left).starts for sample in range(self._samples)):
             return False
-        # For the same reason as above, but with a single start too many.
+        # For the same reason as above, but with only one start that uses up a turn.
         usual = self._history.with_seed(_SEED).draw(self.task.type, self.task.group, self._id, 0).duration_ms
         turns = Simulation(changed, self._history.with_seed(_SEED)).picker.turns()
         return self._id in self._run(changed, 0, self._left, self._behind(turns, usual)).starts
@@ -117,7 +117,7 @@ class Trials:
         return simulation.picker.turns() if self._id in simulation.starts else None
 
     def _behind(self, turns: Turns, ms: int) -> Turns:
-        """Return the turns after one of the task's group that has taken a while."""
+        """Return the turns as they are after the task's group has used its turn for a while."""
         queue = self.beginning.queue
         buckets = queue.controls.buckets if queue.turns is None else queue.turns.buckets
         turns.round_robin.had_turn(self.task.group)

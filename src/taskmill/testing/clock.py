@@ -109,7 +109,7 @@ class ManualClock:
         # Rounded up, so that a sleeper never wakes before its instant; rounding errors of floats are ignored.
         at = timedelta(milliseconds=-(-(round(until * 1e6) - _HAIR) // 1000))
         if at <= self._elapsed:
-            # A sum of floats may lie slightly beyond the present, and its caller would wait forever: move a little.
+            # A sum of floats may lie slightly after the present time, and its caller would wait forever: move a little.
             self._hair += 1
             return
         with contextlib.suppress(TimeoutError):

@@ -37,7 +37,7 @@ OpenStore = TypeVar("OpenStore", bound="StoreReader")
 
 
 class ReadComponents(Generic[OpenStore]):
-    """An open store and a clock: all that reading needs. A scheduler overrides what it knows better."""
+    """An open store and a clock: all that reading needs. A scheduler overrides the rest with its own components."""
 
     _store: OpenStore
     _clock: Clock

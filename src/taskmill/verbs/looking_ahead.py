@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_READS = 10
-"""How often the queue is read again because a turn came in between."""
+"""How often the queue is read again because a turn was committed in between."""
 
 
 class LookAheadMethods(TuneMethods):
-    """Methods that say what will happen before it happens."""
+    """Methods that predict what will happen."""
 
     async def dry_run(self, submissions: Iterable[Submission]) -> Projection:
         """Return what ``submit_many`` would make of these submissions. Nothing is stored, and no id is used.
 
         ``submit_many`` stores all submissions or none. Those that it would refuse are ``rejected``; the outcomes of the
-        others are those that they have without them.
+        others are computed without them.
         """
         # Imported here, because most programs never call this.
         from taskmill.simulation.projecting import project
@@ -165,7 +165,8 @@ class LookAheadMethods(TuneMethods):
     async def _read_queue(self, types: Collection[str], *, only_runs: bool) -> WholeQueue:
         """Read the queue, with the turns of the dispatcher if this scheduler dispatches.
 
-        Both must be of one moment. If a turn comes between them, both are read again, and in the end without turns.
+        Both must be of one moment. If a turn is committed between them, both are read again; after the last try the
+        queue is returned without turns.
         """
         for _ in range(MOST_READS):
             await self._store_beginnings()

@@ -147,7 +147,7 @@ class ReadMethods(ReadComponents[OpenStore]):
         return [cron_schedule(row, now, zone) for row in rows]
 
     async def explain(self, id: int) -> Explanation:
-        """Explain why a task waits: every hold with its numbers, its estimated start, and what would help it."""
+        """Explain why a task waits: every hold with its numbers, its estimated start, and what would start it."""
         explanation = await self._explain(id)
         if not self._may_foresee(explanation):
             return explanation

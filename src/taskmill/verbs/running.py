@@ -27,7 +27,7 @@ class RunMethods(Components):
 
     @property
     def shutdown_grace(self) -> timedelta:
-        """How long running tasks may finish after :meth:`stop`, unless it is given another time."""
+        """How long running tasks have to finish after :meth:`stop` is called without ``grace``."""
         return timedelta(seconds=self._settings.shutdown_grace)
 
     @property
@@ -59,7 +59,10 @@ class RunMethods(Components):
         with self._as_current():
             await self._session.run(done, wake_at=until)
         if timed_out:
-            raise TimedOut(f"not idle after {timeout}")
+            # Imported here, because most programs need no text about a timeout.
+            from taskmill.policy.wording import span_text
+
+            raise TimedOut(f"not idle after {span_text(limit or 0)}: tasks still run, or can start")
 
     @contextlib.asynccontextmanager
     async def running(self, *, standby: bool = False) -> AsyncGenerator[Self, None]:

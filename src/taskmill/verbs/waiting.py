@@ -26,7 +26,7 @@ DISK_RETRY = 1.0
 
 
 class WaitMethods(Components, BrowseMethods["Store"]):
-    """Methods that need more of a scheduler than its store."""
+    """Methods that need an open scheduler, not only its store."""
 
     async def wait(self, id: int, timeout: Duration | None = None) -> HistoryRecord:
         """Wait until a task has ended, in this process or another, and return its record."""
@@ -50,8 +50,11 @@ class WaitMethods(Components, BrowseMethods["Store"]):
                         return record
                     wake_at.append(self._clock.monotonic() + DISK_RETRY)
                 if until is not None and (now := self._clock.monotonic()) >= until:
+                    # Imported here, because most programs need no text about a timeout.
+                    from taskmill.policy.wording import span_text
+
                     self._wait_warnings.timed_out(now - began, is_dispatched=self._is_dispatched)
-                    raise TimedOut(f"task {id} has not ended after {timeout}")
+                    raise TimedOut(f"task {id} has not ended after {span_text(limit or 0)}")
                 self._neighbours.watch()
                 with self._wait_warnings.waiting(handler):
                     wakes_at = min((at for at in (*wake_at, warn_at) if at is not None), default=None)

@@ -26,7 +26,7 @@ SESSION_SECONDS = 12 * 3600
 MOST_SESSIONS = 1_000
 
 FAILURES = 10
-"""How many wrong tokens one address, and ten times as many that all addresses together, may send before they wait."""
+"""How many wrong tokens an address may send before it is refused; all addresses together may send ten times as many."""
 FAILURE_SECONDS = 60.0
 MOST_ADDRESSES = 1_000
 
@@ -39,7 +39,7 @@ class WrongTokens:
         self._failures: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def check(self, address: str) -> None:
-        """Raise a 429 if this address, or all together, have sent too many wrong tokens."""
+        """Raise a 429 if this address, or all addresses together, have sent too many wrong tokens."""
         for name, most in ((address, FAILURES), ("", FAILURES * 10)):
             since, count = self._failures.get(name, (0.0, 0))
             left = since + FAILURE_SECONDS - self._clock()
@@ -133,7 +133,7 @@ class ProgramAccess:
         if answer == "read" and isinstance(answer, str):
             return "read"
         if answer is not False and answer is not None:
-            # Anything else may be meant as a yes or as a no, so it is a no, and the log says why.
+            # Any other value is ambiguous, so access is denied and the log says why.
             raise TypeError(f"authorize must return True, False or 'read', got {type(answer).__name__}")
         raise RequestRefused(403, "forbidden", "the program that this page belongs to refused the request")
 

@@ -151,7 +151,9 @@ class Dashboard:
 
     def _check_origin(self, request: Request) -> None:
         if bearer_of(request) is None and not is_same_origin(request.headers):
-            raise RequestRefused(403, "origin", "a page of another origin makes no changes; use Authorization: Bearer")
+            raise RequestRefused(
+                403, "origin", "a change by a page of another origin is refused; programs send Authorization: Bearer"
+            )
 
     async def _session(self, request: Request) -> Response:
         if request.method in SAFE_METHODS:
@@ -205,7 +207,7 @@ class Dashboard:
             return self._stream.response(request)
         asked = CheckedRequest(request=request, access=access, path={})
         make = partial(self._made, find("GET", "api/overview"), asked)
-        # Not the answer that is kept for requests: it may be older than the event that is to show in it.
+        # Not the cached answer: it may be older than the event that this overview has to show.
         answers = self._backend.answers
         return self._stream.response(request, lambda: answers.remembered("overview for streams", 0, make))
 
@@ -262,7 +264,7 @@ def _refusal(refused: RequestRefused) -> Response:
 
 
 async def _live(receive: Receive, send: Send) -> None:
-    """PageAnswer the lifespan messages of a server that serves the page by itself."""
+    """Answer the lifespan messages of a server that serves only the page."""
     while True:
         message = await receive()
         await send({"type": f"{message['type']}.complete"})

@@ -131,8 +131,8 @@ def _events(schemas: Schemas) -> Schema:
         "description": (
             "Each message is the JSON of one event, without results; `event` names its kind and `id` is its `seq`. "
             "`Last-Event-ID` continues after a lost connection. `EventsMissed` means that events were left out: read "
-            "again what is shown. A busy store sends a part of its events, followed by `EventsMissed`. A comment is "
-            "sent when nothing happens. With `overview=true`, messages of type `overview` have the JSON of "
+            "again what is shown. A busy store sends a part of its events, followed by `EventsMissed`. Comments keep "
+            "an idle stream open. With `overview=true`, messages of type `overview` have the JSON of "
             "`GET api/overview`, a few seconds after an event and every five seconds without one. A stream ends after "
             "ten minutes; open it again."
         ),

@@ -68,8 +68,8 @@ def is_allowed_host(host: str | None, allowed: frozenset[str] | None) -> bool:
 def is_same_origin(headers: Mapping[str, str]) -> bool:
     """False if a browser says that a page of another origin sent the request.
 
-    ``Sec-Fetch-Site`` decides if it is there. Browsers without it send ``Origin`` with every change, so a change with
-    neither was sent by a program, which no other site can cause to send a cookie.
+    ``Sec-Fetch-Site`` decides if it is present. Browsers without it send ``Origin`` with every change. So a change with
+    neither header was sent by a program, and another site cannot make a program send a cookie.
     """
     site = headers.get("sec-fetch-site")
     if site is not None:

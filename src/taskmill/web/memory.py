@@ -1,4 +1,4 @@
-"""Answers that are kept for a short time, so that many pages ask the store as often as one."""
+"""Answers that are cached for a short time, so that many pages cause as many reads of the store as one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ READ_SECONDS = 10.0
 
 
 class ShortMemory(Generic[T]):
-    """Remembers answers by question. An answer is made once, however many ask for it meanwhile."""
+    """Caches answers by question. An answer is made once, however many requests wait for it."""
 
     def __init__(self) -> None:
         self._answers: OrderedDict[object, tuple[float, asyncio.Task[T]]] = OrderedDict()
@@ -52,5 +52,5 @@ async def _made(make: Callable[[], Awaitable[T]]) -> T:
 
 
 def _has_failed(task: asyncio.Task[T]) -> bool:
-    """True if there is no answer. Asking marks the error as seen: if every caller has left, asyncio logs none."""
+    """True if there is no answer. Reading the error here keeps asyncio from logging it when every caller has left."""
     return task.done() and (task.cancelled() or task.exception() is not None)

@@ -96,7 +96,12 @@ class Stream:
         With ``make_overview`` the page gets overviews too; all pages get the same.
         """
         if self._pages >= MOST_PAGES:
-            raise RequestRefused(503, "too_many_pages", f"{MOST_PAGES} pages follow events", {"retry-after": "10"})
+            raise RequestRefused(
+                503,
+                "too_many_pages",
+                f"at most {MOST_PAGES} pages may follow events at once; close one, or try again later",
+                {"retry-after": "10"},
+            )
         text = request.headers.get("last-event-id", "")
         since = int(text) if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS else None
         if self._listening is None or self._listening.done():
@@ -195,7 +200,7 @@ class Stream:
                     self._wake()
                 if is_busy:
                     await asyncio.sleep(REST_SECONDS)
-                    # Events of the rest are not known.
+                    # Events during the pause of the listener are not known.
                     self._has_changed = True
                     listener = self._backend.scheduler.events()
                 else:
@@ -214,7 +219,7 @@ class Stream:
         try:
             data = await self._make_overview()
         except (RequestRefused, TaskmillError):
-            # A page that gets no overview asks for it, and shows the error.
+            # A page without an overview requests one itself, and shows the error.
             return False
         self._overview = b"event: overview\ndata: " + data + b"\n\n"
         return True

@@ -111,7 +111,7 @@ def test_a_wrong_expression_is_reported_with_its_cause(expression: object, field
         (-1, "retry_delay must not be negative, got -1"),
         (timedelta(seconds=-1), "retry_delay must not be negative, got -1 day, 23:59:59"),
         (float("nan"), "retry_delay must not be NaN"),
-        (float("inf"), "retry_delay is too long: inf"),
+        (float("inf"), "retry_delay is too long: inf; at most 292 years are allowed"),
         ("60", "retry_delay is written as 250ms, 10s, 10m, 1h30m or 2d, got '60'"),
         (None, "retry_delay must be a timedelta, seconds or a text such as '10m', not NoneType"),
         (True, "retry_delay must be a timedelta, seconds or a text such as '10m', not bool"),

@@ -74,7 +74,7 @@ async def test_a_larger_cap_is_suggested() -> None:
 async def test_a_cap_and_slots_grow_no_more_than_needed() -> None:
     settings = {"max_concurrency": 2, "groups": {"photos": Group(cap=1)}}
     found = await explained(settings, {"group": "photos"})
-    assert found == ["cap of group 'photos' from 1 to 3 and 1 slot more"]
+    assert found == ["cap of group 'photos' from 1 to 3 and 1 more slot"]
 
 
 async def test_another_process_that_only_reads_is_told_the_same(tmp_path: Path, engine: Engine) -> None:
@@ -86,11 +86,11 @@ async def test_another_process_that_only_reads_is_told_the_same(tmp_path: Path, 
             handles = await scheduler.submit_many([bench.tasks["long"].prepare()] * 3)
             await bench.clock.advance(1)
             async with Reader(store, clock=bench.clock) as reader:
-                assert [remedy.text for remedy in (await reader.explain(handles[-1].id)).remedies] == ["2 slots more"]
+                assert [remedy.text for remedy in (await reader.explain(handles[-1].id)).remedies] == ["2 more slots"]
 
 
 async def test_more_slots_are_suggested() -> None:
-    assert await explained({"max_concurrency": 1}, {}) == ["2 slots more"]
+    assert await explained({"max_concurrency": 1}, {}) == ["2 more slots"]
 
 
 async def test_resuming_a_group_is_suggested() -> None:
@@ -99,7 +99,7 @@ async def test_resuming_a_group_is_suggested() -> None:
 
 async def test_lifting_a_rate_is_suggested() -> None:
     settings = {"groups": {"api": Group(rate=RateLimit.per_minute(1))}}
-    assert await explained(settings, {"group": "api"}) == ["no rate limit of group 'api'"]
+    assert await explained(settings, {"group": "api"}) == ["no rate limit for group 'api'"]
 
 
 async def test_a_task_that_depends_on_others_has_no_remedy_but_a_forecast() -> None:
@@ -139,16 +139,16 @@ async def test_a_task_that_would_miss_its_deadline_is_told_what_would_start_it_i
     assert explanation.misses_deadline
     assert explanation.estimated_start is None
     found = [(remedy.text, remedy.starts) for remedy in explanation.remedies]
-    assert found == [("6 slots more", "now"), ("1 slot more", "in_time")]
+    assert found == [("6 more slots", "now"), ("1 more slot", "in_time")]
     assert str(explanation).endswith(
-        "Expected to expire before it starts. It would start now with: 6 slots more. "
-        "It would start in time with: 1 slot more."
+        "Expected to expire before it starts. It would start now with: 6 more slots. "
+        "It would start in time with: 1 more slot."
     )
 
 
 async def test_the_same_change_is_not_suggested_twice() -> None:
     _, explanation = await late({"max_concurrency": 1}, {"ttl": 5}, 2)
-    assert [(remedy.text, remedy.starts) for remedy in explanation.remedies] == [("1 slot more", "now")]
+    assert [(remedy.text, remedy.starts) for remedy in explanation.remedies] == [("1 more slot", "now")]
     assert explanation.misses_deadline
 
 
@@ -208,7 +208,7 @@ async def test_a_task_that_is_not_due_but_would_expire_is_told_what_would_help()
             explanation = await later.explain()
             assert [hold.reason for hold in explanation.holds] == ["not_due"]
             assert explanation.misses_deadline
-            assert [remedy.text for remedy in explanation.remedies] == ["1 slot more"]
+            assert [remedy.text for remedy in explanation.remedies] == ["1 more slot"]
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -244,11 +244,11 @@ async def test_a_long_queue_is_simulated_if_the_task_is_near_its_front() -> None
             handles = await scheduler.submit_many([bench.tasks["long"].prepare()] * 2000)
             await bench.clock.advance(1)
             near, far = await handles[2].explain(), await handles[-1].explain()
-            assert [remedy.text for remedy in near.remedies] == ["2 slots more"]
+            assert [remedy.text for remedy in near.remedies] == ["2 more slots"]
             assert near.earliest_start is not None
             assert far.earliest_start is None
             assert far.remedies == ()
-            assert far.all_remedies, "64 slots more do not start it now, and it has no deadline"
+            assert far.all_remedies, "64 more slots do not start it now, and it has no deadline"
 
 
 @pytest.mark.one_engine("the queue is what is large")
@@ -266,6 +266,4 @@ async def test_an_explanation_says_that_remedies_were_not_looked_for(monkeypatch
             unread = await handles[1].explain()
             assert unread.remedies == ()
             assert not unread.all_remedies
-            assert str(unread).endswith(
-                "Changes that would help were not looked for: more than 1,000 tasks are active."
-            )
+            assert str(unread).endswith("No change of settings was tried, because more than 1,000 tasks are active.")

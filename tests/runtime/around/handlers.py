@@ -32,7 +32,7 @@ def fields_logged() -> list[Any]:
 
 
 def told() -> dict[str, Any]:
-    """Return what the running code knows about its task."""
+    """Return what ``current_task()`` and the log filter say about the running task."""
     record = taskmill.current_task()
     assert record is not None
     return {

@@ -120,7 +120,7 @@ class Exits(Exception):
 
 class Lazy(RetryLater):
     def __init__(self) -> None:
-        """Do not call the method of RetryLater."""
+        """Leave out the call of ``RetryLater.__init__``."""
 
 
 class Odd(str):

@@ -69,7 +69,7 @@ async def test_no_room_is_kept_for_a_task_that_waits_for_the_pressure_to_fall(
     ):
         await submit(scheduler, "running", 100, priority=Priority.HIGH)
         await clock.advance(0)
-        # It comes before the other in the turns of the groups, though it is not more urgent.
+        # Its group has its turn before the other group, though it is not more urgent.
         await submit(scheduler, "large", 150, priority=Priority.NORMAL)
         await submit(scheduler, "small", 50, priority=Priority.NORMAL + 1)
         await clock.advance(1)

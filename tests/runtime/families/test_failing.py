@@ -1,4 +1,4 @@
-"""A child that fails ends its family, unless the parent wants to handle it."""
+"""A child that fails ends its family, unless the parent has ``fail_fast=False``."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ ELSEWHERE: dict[str, str] = {
         "tests/postgres/test_nodes.py::test_nodes_that_ask_at_once_preempt_one_task_for_one_that_must_not_wait"
     ),
     "is claimed and not started": (
-        "tests/postgres/test_suspended.py::test_a_claim_that_is_given_back_late_takes_the_task_from_nobody"
+        "tests/postgres/test_suspended.py::test_a_claim_that_is_given_back_late_takes_the_task_from_no_node"
     ),
 }
 """Transitions that need two nodes, and the tests that cover them."""

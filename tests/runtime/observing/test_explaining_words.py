@@ -25,5 +25,5 @@ async def test_running_and_waiting_tasks_are_explained_in_whole_sentences(
         said = [str(await handle.explain()) for handle in handles]
     assert said == [
         "Task 1 (d::hold) has been running since 2030-01-01 00:00:00 UTC, attempt 1.",
-        "Task 2 (d::hold) is pending: the only slot is taken. Priority 128. It would start now with: 1 slot more.",
+        "Task 2 (d::hold) is pending: the only slot is taken. Priority 128. It would start now with: 1 more slot.",
     ]

@@ -103,4 +103,4 @@ async def test_tasks_without_a_handler_have_no_share_in_snapshots_as_in_dispatch
         "b": (4, 4, 6),
     }
     assert "no_handler" in reasons
-    assert "runs 4 and its share is 4 of 4 slots" in said
+    assert "runs 4 tasks, and its share is 4 of 4 slots" in said

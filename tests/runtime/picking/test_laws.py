@@ -73,7 +73,7 @@ def test_inside_a_group_the_most_urgent_then_the_longest_waiting_starts(declared
                 for other, earlier in waiting
                 if other.group == lane.group and world.order(other, earlier) < world.order(lane, place)
             ]
-            # A task that was passed over could not start then, nor can it now: limits grow only with time and endings.
+            # A task that was passed over could not start then, and cannot now: only time and endings free a limit.
             assert [place for other, place in before if world.is_open(other)] == []
 
 

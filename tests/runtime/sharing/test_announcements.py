@@ -114,7 +114,7 @@ async def test_a_snapshot_and_an_explanation_tell_the_share_that_holds(
     last_told = {event.group: event.new_slots for event in events if isinstance(event, GroupAllocationChanged)}
     assert last_told.get("a", 0) == started
     assert last_told["b"] == 8 - started
-    assert f"runs {8 - started} and its share is {8 - started} of 8 slots" in said
+    assert f"runs {8 - started} tasks, and its share is {8 - started} of 8 slots" in said
 
 
 async def test_pauses_rates_and_the_number_of_slots_rebalance_and_a_group_that_still_has_work_is_not_drained(

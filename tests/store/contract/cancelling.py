@@ -28,7 +28,7 @@ class CancellingAndUpkeep:
         assert (await ended(store, waiting)).ending == Ending.CANCELLED
         survey = await store.turn(Turn(now=NOW, look=Look(survey=True)))
         assert survey.stops == [(running, "cancel")]
-        # A verdict made without knowledge of the request is refused; one that honours it is accepted.
+        # A verdict that ignores the request to stop is refused; one that honours it is accepted.
         assert (await commit(store, task, End(Ending.COMPLETED, "1"))).lost == {(running, 1): "cancel"}
         assert (await commit(store, task, TryAgain("e", None))).lost == {(running, 1): "cancel"}
         assert (await commit(store, task, End(Ending.CANCELLED), stopped=True)).lost == {}

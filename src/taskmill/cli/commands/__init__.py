@@ -20,7 +20,7 @@ class Command(Protocol):
 SUMMARIES = {
     "demo": "Run a workload on a temporary file, and check that nothing is lost",
     "run": "Run the tasks of a scheduler in your code, until it is stopped",
-    "status": "Count tasks by status and group; say whether something dispatches",
+    "status": "Count tasks by status and group; show which process dispatches",
     "ls": "List active tasks, oldest first; with --history ended ones",
     "stats": "Show statistics of task types, from all tasks that ended",
     "show": "Show everything about one task",
@@ -56,7 +56,7 @@ PURPOSES = {
     "Look ahead": ("forecast", "simulate"),
     "Change a queue": ("submit", "retry", "cancel", "priority", "rate", "pause", "resume"),
     "Run tasks": ("run", "demo"),
-    "Keep it in order": ("doctor", "prune", "backup", "move", "completion"),
+    "Maintain a store": ("doctor", "prune", "backup", "move", "completion"),
 }
 """The commands by purpose, as the help lists them; a command that is missing here is listed last."""
 

@@ -17,7 +17,7 @@ from taskmill.reading import Reader, ask
 
 HEADINGS = ["name", "runs", "last run", "began at", "next run", "due at"]
 MINOR = ["began at", "due at"]
-"""Left out if the terminal is narrow: the columns before them say how long ago, or in how long."""
+"""Columns that a narrow terminal omits: the columns before them show the same times relative to now."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -36,7 +36,7 @@ LONG_PREPARED = 300
 MUCH_LOG = 1_000_000_000
 LARGE_INDEX = 16_000_000
 BYTES_PER_ENTRY = 500
-"""An index with more bytes per row of its table is mostly empty space."""
+"""An index with more bytes per row of its table is bloated."""
 CLOCKS_DIFFER = 2.0
 CLOCKS_APART = 60.0
 """A difference of clocks, in seconds, from which rate limits and delays are wrong."""
@@ -130,7 +130,9 @@ def _dead_letters(count: int) -> Finding:
     if not count:
         return Finding("ok", "dead letters", "none")
     return Finding(
-        "note", "dead letters", f"{text.plural(count, 'task')} used up every retry; ls --status dead_letter lists them"
+        "note",
+        "dead letters",
+        f"{text.plural(count, 'task')}; `taskmill errors` shows why, `taskmill retry` returns them to the queue",
     )
 
 
@@ -193,7 +195,7 @@ def _dispatcher(process: str | None, running: int) -> Finding:
 def _permissions(file: str) -> Finding:
     mode = stat.S_IMODE(Path(file).stat().st_mode)
     if not mode & 0o077:
-        return Finding("ok", "permissions", f"{mode:04o}, for its owner only")
+        return Finding("ok", "permissions", f"{mode:04o}: only its owner may open it")
     return Finding("note", "permissions", f"{mode:04o}: other users may open it and read payloads; chmod 600 {file}")
 
 
@@ -297,12 +299,12 @@ def _indexes(indexes: list[Facts], tables: list[Facts]) -> Iterator[Finding]:
             f" REINDEX INDEX CONCURRENTLY {index['name']}",
         )
     if not invalid and not bloated:
-        yield Finding("ok", "indexes", f"{len(indexes):,}, all valid, none larger than its rows explain")
+        yield Finding("ok", "indexes", f"{len(indexes):,}, all valid, none bloated")
 
 
 def _blocked(blocked: Facts) -> Finding:
     if not blocked["waiting"]:
-        return Finding("ok", "writing", "no session waits long for the write lock")
+        return Finding("ok", "writing", "no session has waited long for the write lock")
     return Finding(
         "problem",
         "writing",
@@ -350,7 +352,7 @@ def _slots(slots: list[Facts]) -> Iterator[Finding]:
 
 
 def _connections(used: int, limit: int) -> Finding:
-    found = f"{used:,} of {limit:,} used; a scheduler takes three"
+    found = f"{used:,} of {limit:,} used; a scheduler uses three"
     if used < 0.9 * limit:
         return Finding("ok", "connections", found)
     return Finding(

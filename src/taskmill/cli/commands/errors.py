@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE ID",
         help=f"the database (default: ${VARIABLE}); with the id of a task, each of its attempts with the traceback",
     )
-    parser.add_argument("--since", metavar="TIME", help="only errors of this time back from now, such as 2h")
+    parser.add_argument("--since", metavar="TIME", help="only errors since then: 2h for two hours ago")
 
 
 def execute(arguments: argparse.Namespace) -> int:

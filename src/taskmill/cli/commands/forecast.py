@@ -21,7 +21,9 @@ LATER = "later"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", nargs="?", metavar="FILE", help=f"the database (default: ${VARIABLE})")
     parser.add_argument("--horizon", metavar="DURATION", help="how far to look ahead (default: 7 days)")
-    parser.add_argument("--samples", metavar="N", type=int, default=200, help="simulated futures (default: 200)")
+    parser.add_argument(
+        "--samples", metavar="N", type=int, default=200, help="number of simulated futures (default: 200)"
+    )
     parser.add_argument("--seed", metavar="N", type=int, help="repeat a forecast exactly")
 
 
@@ -69,14 +71,14 @@ def _rows(forecast: Forecast) -> list[list[str]]:
 
 
 def spoken_range(found: Range[datetime] | None) -> str:
-    """Return ``in 5 min (between in 4 min and in 7 min)``; the parts in brackets hold eight of ten samples."""
+    """Return ``in 5 min (in 4 min to in 7 min)``; eight of ten samples are within the range in brackets."""
     if found is None:
         return LATER
     low, middle, high = map(_ahead, (found.p10, found.p50, found.p90))
-    return middle if low == high else f"{middle} (between {low} and {high})"
+    return middle if low == high else f"{middle} ({low} to {high})"
 
 
 def _ahead(at: datetime | None) -> str:
-    """Return ``in 5 min``. Making a forecast takes a moment, so a start at once has passed by then."""
+    """Return ``in 5 min``; an instant that has passed while the forecast was made is ``now``."""
     now = datetime.now(UTC)
     return LATER if at is None else text.ago(max(at, now), now)

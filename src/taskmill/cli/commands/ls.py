@@ -30,11 +30,11 @@ ENDED = ("id", "ending", "type", "group", "priority", "took", "ended", "about")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser)
-    parser.add_argument("--history", action="store_true", help="ended tasks; implied by an ending as --status")
+    parser.add_argument("--history", action="store_true", help="list ended tasks; implied by an ending as --status")
     parser.add_argument("--before", metavar="ID", type=int, help="the page that ends before this task")
     parser.add_argument("--after", metavar="ID", type=int, help="the page that starts after this task")
     parser.add_argument("--sort", metavar="COLUMN", choices=ORDERS, help=f"sort this page: {', '.join(ORDERS)}")
-    parser.add_argument("--columns", metavar="A,B", help=f"any of {', '.join(COLUMNS)}")
+    parser.add_argument("--columns", metavar="A,B", help=f"show these columns: any of {', '.join(COLUMNS)}")
     add_filter_arguments(parser, limit=DEFAULT_LIMIT)
 
 

@@ -91,7 +91,7 @@ def _document(moved: Moved) -> dict[str, object]:
 
 
 def _print(moved: Moved, source: str, target: str) -> None:
-    """Name the stores as they were typed, so that the printed command can be run."""
+    """Print the result. The stores are named as they were typed, so that the printed command can be run."""
     if moved.before:
         at = datetime.fromtimestamp(moved.at / 1000).astimezone()
         output.say(f"{source} was already moved to {target} ({at:%Y-%m-%d %H:%M:%S}); there is nothing to do")

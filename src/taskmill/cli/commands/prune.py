@@ -15,8 +15,12 @@ from taskmill.cli.store_file import add_file, chosen_file, opened
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser)
-    parser.add_argument("--older", metavar="WHEN", help="that ended before then: 30d for 30 days ago, or 2030-01-31")
-    parser.add_argument("--keep", metavar="N", type=int, help="all but the newest N; with --status, N of each")
+    parser.add_argument(
+        "--older", metavar="WHEN", help="delete tasks that ended before then: 30d for 30 days ago, or 2030-01-31"
+    )
+    parser.add_argument(
+        "--keep", metavar="N", type=int, help="delete all but the newest N tasks; with --status, keep N of each ending"
+    )
     parser.add_argument(
         "--status",
         metavar="ENDING",

@@ -38,7 +38,9 @@ VIEW_INTERVAL = 0.5
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "target", metavar="MODULE:SCHEDULER", help="such as app.tasks:scheduler, or a function that makes one"
+        "target",
+        metavar="MODULE:SCHEDULER",
+        help="a scheduler such as app.tasks:scheduler, or a function that returns one",
     )
     parser.add_argument("--standby", action="store_true", help="if another scheduler dispatches, wait and take over")
     parser.add_argument("--verbose", action="store_true", help="print a line for each event")
@@ -178,7 +180,7 @@ async def _run(found: AnyScheduler, target: str, lines: RunLines, *, standby: bo
 
 
 async def _report_draining(scheduler: Scheduler, stop_asked: asyncio.Event, lines: RunLines) -> None:
-    """Report how many tasks still run, and how long they may, from the first signal until none is left."""
+    """Report how many tasks still run and how much time they have left, from the first signal until none is left."""
     await stop_asked.wait()
     until = time.monotonic() + scheduler.shutdown_grace.total_seconds()
     while count := await scheduler.count(status=Status.RUNNING):

@@ -92,7 +92,7 @@ def _facts(shown: FoundTask, store: str) -> Iterator[tuple[str, str]]:
 
 
 def _why(shown: FoundTask) -> str:
-    """Return what holds the task back; empty if it runs as it should, or has ended."""
+    """Return what holds the task back; empty if nothing does, or if it has ended."""
     if shown.why is None:
         return ""
     return "; ".join(hold.detail for hold in shown.why.holds)
@@ -109,7 +109,7 @@ def _attempts(record: TaskRecord | HistoryRecord) -> Iterator[tuple[str, str]]:
 
 
 def _neighbours(shown: FoundTask) -> Iterator[tuple[str, str]]:
-    """Return the tasks that it is connected with."""
+    """Return the tasks that are linked to this one."""
     details = shown.details
     waits_for = _ids([each.on_id for each in details.depends_on if each.open], "not ended")
     over = _ids([each.on_id for each in details.depends_on if not each.open], "ended")

@@ -23,15 +23,17 @@ EXAMPLE = "--slots 16, or --group beta.weight=9; taskmill simulate --help lists 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", nargs="?", metavar="FILE", help=f"the database (default: ${VARIABLE})")
     trying = parser.add_argument_group("settings to try")
-    trying.add_argument("--slots", metavar="N", help="max_concurrency")
+    trying.add_argument("--slots", metavar="N", help="another max_concurrency")
     trying.add_argument(
         "--group", metavar="NAME.FIELD=VALUE", action="append", default=[], help="such as beta.weight=9 or beta.cap=4"
     )
     trying.add_argument("--default-group", metavar="FIELD=VALUE", action="append", default=[], help="such as cap=4")
     trying.add_argument("--aging", metavar="FIELD=VALUE", action="append", default=[], help="such as grace=60")
     trying.add_argument("--rate", metavar="TYPE=RATE", action="append", default=[], help="such as sync::send=10/s")
-    trying.add_argument("--resume", metavar="GROUP", action="append", default=[], help="a paused group")
-    parser.add_argument("--replay", metavar="DURATION", help="run the tasks of that past time again, not the queue")
+    trying.add_argument("--resume", metavar="GROUP", action="append", default=[], help="as if this group were resumed")
+    parser.add_argument(
+        "--replay", metavar="DURATION", help="simulate the ended tasks of that past time instead of the queue"
+    )
     parser.add_argument("--horizon", metavar="DURATION", help="how far to look ahead (default: 7 days)")
     parser.add_argument("--seed", metavar="N", type=int, help="repeat a simulation exactly")
     parser.add_argument("--svg", metavar="PICTURE", help="also write a picture to this file")

@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         nargs="*",
         metavar="FILE TYPE",
-        help=f"the database (default: ${VARIABLE}), then task types such as sync::transfer (default: all)",
+        help=f"the database (default: ${VARIABLE}), then task types such as sync::transfer (default: the first 100)",
     )
 
 

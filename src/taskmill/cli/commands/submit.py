@@ -47,40 +47,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " and the arguments of its handler",
     )
     parser.add_argument("--json-args", metavar="OBJECT", help='arguments as JSON, such as {"path": "a.jpg"}')
-    parser.add_argument("--dry-run", action="store_true", help="say what would become of the task, and store nothing")
+    parser.add_argument("--dry-run", action="store_true", help="say what would happen to the task, and store nothing")
     waiting = parser.add_argument_group("waiting")
     waiting.add_argument("--wait", action="store_true", help="wait until the task has ended, and print its result")
     waiting.add_argument("--timeout", metavar="DURATION", help="stop waiting after this; the task continues")
     _add_options(
         parser.add_argument_group(
-            "options of the task", "Those that are left out are the task type's, except those that it computes."
+            "options of the task", "Others have the defaults of the task type, unless its program computes them."
         )
     )
 
 
 def _add_options(of_task: argparse._ArgumentGroup) -> None:
     of_task.add_argument("--priority", metavar="P", help="0 (most urgent) to 255, or a name such as high")
-    of_task.add_argument("--group", metavar="NAME", help="'' for none")
-    of_task.add_argument("--key", metavar="KEY", help="at most one active task of the type has it")
+    of_task.add_argument("--group", metavar="NAME", help="a group; '' for none")
+    of_task.add_argument("--key", metavar="KEY", help="at most one active task of the type may have this key")
     of_task.add_argument("--on-duplicate", choices=[*map(str, OnDuplicate)], help="what to do if the key is taken")
-    of_task.add_argument("--label", metavar="TEXT")
-    of_task.add_argument("--tag", metavar="K=V", action="append", default=[], help="may be repeated")
-    of_task.add_argument("--run-after", metavar="DURATION", help="start no earlier than this from now")
-    of_task.add_argument("--run-at", metavar="INSTANT", help="start no earlier: 2030-01-31T18:30")
-    of_task.add_argument("--ttl", metavar="DURATION", help="if it has not started by then, it expires")
-    of_task.add_argument("--ttl-from", choices=[*map(str, TtlFrom)])
+    of_task.add_argument("--label", metavar="TEXT", help="a name for people")
+    of_task.add_argument("--tag", metavar="K=V", action="append", default=[], help="a tag; may be repeated")
+    of_task.add_argument("--run-after", metavar="DURATION", help="do not start before this delay has passed")
+    of_task.add_argument("--run-at", metavar="INSTANT", help="do not start before this instant: 2030-01-31T18:30")
+    of_task.add_argument("--ttl", metavar="DURATION", help="expire if the task has not started within this time")
+    of_task.add_argument("--ttl-from", choices=[*map(str, TtlFrom)], help="when the time of --ttl begins")
     of_task.add_argument("--attempt-timeout", metavar="DURATION", help="an attempt that takes longer has failed")
     of_task.add_argument("--retry", metavar="N", type=int, help="retries after the first attempt")
-    of_task.add_argument("--retry-delay", metavar="DURATION", help="with --retry: the delay before each")
+    of_task.add_argument("--retry-delay", metavar="DURATION", help="with --retry: the delay before each retry")
     of_task.add_argument(
         "--retry-maximum", metavar="DURATION", help="with --retry-delay: the delay doubles each time, up to this"
     )
-    of_task.add_argument("--depends-on", metavar="ID", type=int, action="append", default=[], help="may be repeated")
-    of_task.add_argument("--on-dependency-failure", choices=[*map(str, OnDependencyFailure)])
-    of_task.add_argument("--every", metavar="DURATION", help="run it again and again, at this interval")
-    of_task.add_argument("--max-runs", metavar="N", type=int, help="with --every")
-    of_task.add_argument("--io", metavar="AXIS=SIZE", action="append", default=[], help="such as net_tx=64MB")
-    of_task.add_argument("--fail-fast", action=argparse.BooleanOptionalAction)
+    of_task.add_argument(
+        "--depends-on", metavar="ID", type=int, action="append", default=[], help="a task to wait for; may be repeated"
+    )
+    of_task.add_argument(
+        "--on-dependency-failure", choices=[*map(str, OnDependencyFailure)], help="what to do if that task fails"
+    )
+    of_task.add_argument("--every", metavar="DURATION", help="repeat the task at this interval")
+    of_task.add_argument("--max-runs", metavar="N", type=int, help="with --every: the number of runs")
+    of_task.add_argument(
+        "--io", metavar="AXIS=SIZE", action="append", default=[], help="bytes to move, such as net_tx=64MB"
+    )
+    of_task.add_argument("--fail-fast", action=argparse.BooleanOptionalAction, help="fail with the first child")
 
 
 def execute(arguments: argparse.Namespace) -> int:

@@ -48,7 +48,7 @@ class DemoRun:
         self.seconds = seconds
         self.expected: dict[int, Ending] = {}
         self.repeated = 0
-        """The number of submissions whose key an active task already had."""
+        """The number of submissions whose key an active task already held."""
         self.recent: deque[TaskEvent] = deque(maxlen=RECENT)
         self.retries_seen = 0
         self.contended = 0

@@ -36,7 +36,7 @@ class BarFrame:
 
 @contextlib.contextmanager
 def bar(doing: str, shown: Callable[[int], str]) -> Generator[Callable[[int, int], None], None, None]:
-    """Draw a bar below other output, and erase it in the end; yield what takes the done and the whole amount."""
+    """Draw a bar below other output, and erase it in the end; yield a function of the done and the whole amount."""
     drawn_at = 0.0
     with LiveView(BarFrame(doing, shown), below=True) as view:
 

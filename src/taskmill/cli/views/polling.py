@@ -25,7 +25,7 @@ TASK_INTERVAL = 0.5
 TASK_SHARE = 0.1
 """The largest part of the time to spend on the reasons and the children of a task."""
 MOST_CHILDREN = 200
-"""At most so many active children are read; all of them are counted."""
+"""The most active children that are read; all of them are counted."""
 
 QUEUE_INTERVAL = 1.0
 QUEUE_SHARE = 0.02
@@ -35,7 +35,7 @@ SHORT_QUEUE = 5_000
 SAMPLE = 50
 """The number of longest-waiting tasks among which the least urgent one is looked for."""
 MOST_RUNNING = 200
-"""At most so many running tasks are read; all of them are counted."""
+"""The most running tasks that are read; all of them are counted."""
 
 
 class Pace:

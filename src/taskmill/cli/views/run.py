@@ -21,11 +21,11 @@ from taskmill.cli.views.live import NARROW, one_line, running_table, together
 from taskmill.cli.views.polling import QueueState
 
 MOST_ROWS = 12
-"""At most so many running tasks have a row."""
+"""The most running tasks that have a row."""
 OTHER_LINES = 8
 """Lines of the terminal that are kept free of rows: the rest of the view, and what is printed above it."""
 SHRINK_AFTER = 10
-"""The view shrinks after so many drawings that needed fewer rows."""
+"""The view shrinks after this many consecutive drawings that needed fewer rows."""
 
 
 class RunState(NamedTuple):

@@ -35,7 +35,7 @@ class RunLines:
     """Prints sentences about the start and the end, and with ``verbose`` about each event."""
 
     drain: str = ""
-    """How many tasks run on after the first signal, and how long they may; empty before it."""
+    """How many tasks still run after the first signal, and for how long they may; empty before it."""
 
     def __init__(self, *, verbose: bool, is_live: bool = False) -> None:
         self._verbose = verbose
@@ -60,7 +60,7 @@ class RunLines:
 
     def stopping(self, signal: str, grace: timedelta) -> None:
         self._say(
-            f"{signal}: stopping; running tasks may finish for {text.duration(grace)}, a second signal exits at once"
+            f"{signal}: stopping; running tasks have {text.duration(grace)} to finish; a second signal exits at once"
         )
 
     def draining(self, count: int, seconds: float) -> None:
@@ -86,7 +86,7 @@ class RunLines:
         self._write(output.say, line)
 
     def _write(self, write: Callable[[T], None], value: T) -> None:
-        """Write if the terminal or the reader of the pipe is still there; without it, tasks run on and stop as ever."""
+        """Write, unless the terminal or the pipe was closed: tasks then run and stop as usual."""
         try:
             write(value)
         except OSError:

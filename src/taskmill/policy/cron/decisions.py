@@ -46,7 +46,7 @@ class Reason(StrEnum):
     RESTART = "restart"
     """The last run was interrupted."""
     BY_HAND = "by_hand"
-    """It was asked for, beside the schedule."""
+    """It was requested by a caller, beside the schedule."""
 
 
 class Due(NamedTuple):

@@ -98,5 +98,5 @@ class ErrorRetryAnswer(PageAnswer):
     """The dead letters that match, and those that returned to the queue: none with ``dry_run``."""
 
     count: int
-    """One whose key another task has by then stays a dead letter."""
+    """A dead letter whose key another task has taken stays a dead letter."""
     ids: Sequence[int]
