@@ -103,6 +103,7 @@ else:
         "blocking",
         "cron",
         "doctor",
+        "errors",
         "events",
         "metrics",
         "moving",
