@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from taskmill import blocking as blocking
     from taskmill import cron as cron
     from taskmill import doctor as doctor
+    from taskmill import errors as errors
     from taskmill import events as events
     from taskmill import metrics as metrics
     from taskmill import moving as moving
