@@ -145,7 +145,7 @@ def test_public_modules_can_be_used_after_import_taskmill_and_load_only_then() -
 
 
 def test_every_module_beside_the_scheduler_is_public() -> None:
-    modules = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__", "__main__", "errors", "handle", "scheduler"}
+    modules = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__", "__main__", "handle", "scheduler"}
     assert vars(taskmill)["_PUBLIC_MODULES"] == {*modules, "testing", "web"}
 
 

@@ -58,7 +58,7 @@ async def test_a_file_that_is_dispatched_does_not_move(file: Path, postgres_stor
 
 async def test_a_cluster_that_is_dispatched_does_not_move(postgres_store: str, tmp_path: Path, book: Book) -> None:
     async with scheduler_on(postgres_store, book) as scheduler, scheduler.running():
-        with pytest.raises(AlreadyRunning, match=r"is dispatched by .+:\d+; stop that"):
+        with pytest.raises(AlreadyRunning, match=r"is dispatched by .+:\d+; stop it"):
             await asyncio.to_thread(move, postgres_store, tmp_path / "other.db")
     await asyncio.to_thread(move, postgres_store, tmp_path / "other.db")
 
@@ -256,5 +256,5 @@ def test_a_move_that_an_older_taskmill_began_is_left_to_it(file: Path, postgres_
     _break_off(file, postgres_store)
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("UPDATE taskmill_schema SET version = version - 1")
-    with pytest.raises(StoreError, match="an older taskmill began to move it"):
+    with pytest.raises(StoreError, match="an older version of taskmill began to move it"):
         move(file, postgres_store)

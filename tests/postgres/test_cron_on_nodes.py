@@ -67,4 +67,4 @@ async def test_a_node_whose_cron_task_was_removed_logs_that(
         other.running(),
     ):
         await clock.advance(60)
-    assert [record.args for record in caplog.records if "does not run any longer" in record.message] == [("tick",)]
+    assert [record.args for record in caplog.records if "was removed: another node" in record.message] == [("tick",)]

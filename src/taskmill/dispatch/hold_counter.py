@@ -1,4 +1,4 @@
-"""Counts holds for the metrics: how often, and why, the dispatcher began to pass over waiting tasks.
+"""Counts holds for the metrics: how often each reason began to hold waiting tasks back.
 
 A hold is counted when it begins. A group that stays at its cap while its tasks come and go is counted once, not once
 per turn. Nothing is counted while metrics are off.

@@ -35,7 +35,7 @@ class _Heads:
         self.next_step: int | None = None
         """When one of the heads becomes more urgent."""
         self.renewed = False
-        """True if the aging of some tasks behind the heads was restarted."""
+        """True if a task behind a head has restarted aging, so that the order of the lane is not that of urgency."""
 
     def put(self, lane: Lane, head: Waiting | None, waiting: int) -> None:
         """Note the head of a lane, or None if it has none, and how many tasks wait there."""

@@ -3,7 +3,7 @@
 :class:`Load` counts the slots in use. :class:`TokenBuckets` holds the tokens of the rate limits. :class:`Limits` asks
 :mod:`taskmill.policy.holds` whether a group or a task type may start now, and remembers what holds a group back. The
 group is looked at again only when that may have changed: a slot of its domain is free again, or the next token is
-there.
+available.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ class Limits:
         return MANY if rate is None else self.permits(scope, rate)
 
     def permits(self, scope: Scope, limit: RateLimit) -> int:
-        """Return how many tokens are left; if none, look at the scope again when the next one is there."""
+        """Return how many tokens are left; if none, schedule a look at the scope for the instant of the next token."""
         if self._timed.get(scope, 0) > self.buckets.now and scope.kind is ScopeKind.TYPE:
             return 0
         permits = self.buckets.permits(scope, limit)
@@ -286,7 +286,7 @@ class Limits:
         """Note the end of a turn and the buckets it changed; return the groups to look at again."""
         groups: set[str] = set()
         if not all_started:
-            # Tokens that were promised to tasks which did not start are free again, before their timers fire.
+            # Tokens promised to tasks that did not start are free again. Look now; the timers would fire later.
             for scope in self.buckets.promised_scopes:
                 self._timed.pop(scope, None)
                 groups |= self._concerned_by(scope)

@@ -325,8 +325,8 @@ class Picker:
     def _next_now(self, group: str, now: int) -> Waiting | None:
         """Return the task that the group starts now; None if a limit holds it by now.
 
-        Steps of aging that do not change which group is next are not followed. Inside the group one task may have
-        overtaken another since: any task if slots are shared, else one whose aging was restarted.
+        The picker ignores steps of aging that do not change which group is next. So the order inside the group may have
+        changed since: of any tasks if slots are shared, otherwise only of tasks whose aging was restarted.
         """
         if self._heads.may_have_aged(group, now):
             self._look_at(group, None, now)

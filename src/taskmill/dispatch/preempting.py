@@ -122,9 +122,9 @@ class Preempting:
     def may_return(self, running: Iterable[RunningTask], taken: int, slots: int, now: int) -> bool:
         """True if preempted tasks wait, and no urgent task needs their slots any more.
 
-        An urgent task that a cap, a rate or a pause holds back does not count, because slots would be idle until it may
-        start. It preempts again then, so each start of an urgent task stops at most one other. An urgent task on
-        another node does not count either, while a slot is free here.
+        An urgent task that a cap, a rate or a pause holds back does not count: its slot would be idle until it may
+        start. When it may, it preempts again, so each start of an urgent task stops at most one other task. An urgent
+        task on another node does not count either, while a slot is free here.
         """
         waiting = self._waiting
         line = waiting.picker.rules.declared.preempt_at

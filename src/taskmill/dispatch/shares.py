@@ -56,7 +56,10 @@ class Shares:
             self._usable = 0
 
     def set_demand(self, group: str, demand: Demand | None, *, drained: bool = False) -> None:
-        """Note the demand of a group, None if it has none; ``drained`` if none of its tasks waits, held or not."""
+        """Note the demand of a group; None removes it.
+
+        ``drained`` is True if none of its tasks waits, not even one that is held back.
+        """
         before = self._demands.get(group)
         if demand is None:
             self._demands.pop(group, None)

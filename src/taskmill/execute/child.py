@@ -1,7 +1,7 @@
 """The worker process: receives calls from its scheduler through a socket and runs them, one at a time.
 
 Laws: it never outlives its scheduler, because its attempts would run beside those of the next scheduler; it answers
-each call once; cancellation is not its decision but a signal that ends the process.
+each call once; a cancellation is a signal that ends the process.
 
 The Context of a handler reaches the scheduler through :class:`ChildLink`. It throttles progress reports before they
 cost anything: a report is sent at once if none was sent recently; otherwise the latest one is sent after the interval,

@@ -1,7 +1,7 @@
 """Run handlers with ``run_in="process"`` in worker processes: for CPU work, and for work that must be killable.
 
 A worker runs one handler at a time and is reused. Interrupting a handler ends its process, so an interrupted worker is
-never reused. Workers inherit the dispatch lock and die with their scheduler.
+never reused. Workers hold the dispatch lock too, and end with their scheduler.
 """
 
 from __future__ import annotations

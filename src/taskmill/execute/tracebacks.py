@@ -3,7 +3,7 @@
 The traceback starts at the program's own frames: the frames above them are those of taskmill and of the event loop or
 thread that calls the handler, and are the same for every task. Causes, contexts, groups and notes are kept.
 
-Nothing that the exception's own methods do breaks this. The text can be stored by every engine.
+An exception whose own methods raise is still described. Every engine can store the text.
 """
 
 from __future__ import annotations

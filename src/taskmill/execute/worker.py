@@ -23,8 +23,8 @@ from taskmill.execute.messages import FrameReader, FromWorker, decode_from_worke
 PATIENCE = 5.0
 CHUNK = 256 * 1024
 
-# The worker first ties its life to ours: until then a killed scheduler would leave it behind, and with it the dispatch
-# lock. sys.path follows, because taskmill may be importable only with it.
+# First make the kernel end the worker with its scheduler: until then, a killed scheduler would leave the worker and
+# its dispatch lock behind. sys.path follows, because taskmill may be importable only with it.
 _PROGRAM = """\
 import os, signal, sys
 if sys.platform == "linux":

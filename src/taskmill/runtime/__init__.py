@@ -1,1 +1,1 @@
-"""Life: the loop, running attempts, finishing, upkeep, recovery, shutdown. It knows sockets, not adapters."""
+"""Run tasks: the dispatch loop, attempts, upkeep, recovery, shutdown. It uses the ports of ``core``, and no adapter."""

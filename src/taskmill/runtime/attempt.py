@@ -1,6 +1,6 @@
 """One attempt at a claimed task: its phase, the requests of its handler, and the values that its verdict needs.
 
-The phase tells which code of the task is running, and whether the outcome depends on that code:
+The phase says which code of the task is running, and whether the outcome depends on that code:
 
 - An attempt takes a slot when it is created and keeps it until phase ``ENDED``.
 - Its normal path is ``STARTING``, ``RUNNING``, ``ENDED``. A request to stop adds ``STOPPING``; if the task itself ends,

@@ -245,7 +245,7 @@ class Attempts:
         task, limit, reason = attempt.task, self._cancel_timeout, attempt.stop_reason
         _warn(
             attempt,
-            "task %d (%s) was asked to stop (%s) and has not for %g s; its slot stays taken until it ends",
+            "task %d (%s) was asked to stop (%s) and still runs after %g s; its slot stays taken until it ends",
             reason,
             limit,
         )

@@ -146,7 +146,10 @@ class CronClock:
         for fired in firings.fired:
             self._announcer.fired(fired, self._zone)
         for name in firings.forgotten:
-            logger.warning("cron task %r does not run any longer: another node has declared a list without it", name)
+            logger.warning(
+                "cron task %r was removed: another node declares a list without it; declare the same list on all nodes",
+                name,
+            )
         for name, why in firings.left:
             logger.info("an occurrence of cron task %r does not run: %s", name, why)
 

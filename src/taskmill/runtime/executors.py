@@ -15,7 +15,7 @@ from taskmill.runtime.attempt import Attempt
 
 
 class Executors:
-    """The executors of a scheduler. Exceptions of the task's own data or types pass through both ``start`` methods."""
+    """The executors of a scheduler. Exceptions that the task's own data or types raise pass both ``start`` methods."""
 
     def __init__(
         self,

@@ -275,7 +275,7 @@ class Closing:
         for attempt in list(self._attempts.open.values()):
             id, type = attempt.task.id, attempt.task.type
             logger.warning(
-                "task %d (%s) did not stop before the shutdown deadline; it will run again",
+                "task %d (%s) did not stop within shutdown_grace; it will run again",
                 id,
                 type,
                 extra=about(id, type),

@@ -27,9 +27,9 @@ from taskmill.runtime.announcer import Announcer, Commits
 PRUNE_EVERY = 1000
 """While the scheduler is busy, history is pruned after this many endings."""
 COUNT_DELAY_MS = 1000
-"""How long more than ``max_count`` ended tasks may be kept, if a tenth of it is less than ``PRUNE_EVERY``."""
+"""How long history may exceed ``max_count``, in ms, if a tenth of ``max_count`` is less than ``PRUNE_EVERY``."""
 SHORTEST_ALLOWANCE_MS = 60_000
-"""History may be kept beyond its ``max_age`` by a tenth of it, or by this if it is longer."""
+"""The least time, in ms, by which a task may stay beyond ``max_age``; otherwise a tenth of ``max_age``."""
 STORE_RETRY = 1.0
 """Seconds to wait before a write that the store refused is tried again."""
 DAMAGE_INTERVAL = 60.0
@@ -48,7 +48,8 @@ class Upkeep:
         self._rules = [] if retention is None else retention.rules()
         self._ages = [(rule.endings, rule.max_age_ms) for rule in self._rules if rule.max_age_ms is not None]
         counts = [rule.max_count for rule in self._rules if rule.max_count is not None]
-        # What may be kept too long after a task has ended: by age, and by count where PRUNE_EVERY is too much.
+        # After these delays an ended task makes history too old or too long: one for each age, and one for small
+        # counts, for which PRUNE_EVERY endings are too many.
         self._delays = [max_age + _allowance(max_age) for _, max_age in self._ages]
         self._delays += [COUNT_DELAY_MS] if min(counts, default=math.inf) < 10 * PRUNE_EVERY else []
         self._prune_at = clock.monotonic() if self._ages else None
@@ -106,7 +107,7 @@ class Upkeep:
             # A task may have ended after history was read.
             self._plan_for_endings()
         except StoreError as wrong:
-            logger.error("history could not be pruned; it is tried again later: %s", wrong)
+            logger.error("history could not be pruned, trying again later: %s", wrong)
             if self._delays:
                 self._prune_at = self._clock.monotonic() + SHORTEST_ALLOWANCE_MS / 2000
         finally:

@@ -1,1 +1,1 @@
-"""Stores: they look, claim and commit. They decide nothing."""
+"""Stores: they read, claim and commit rows. The rules are in ``policy``."""

@@ -118,7 +118,7 @@ class Endpoint(ABC):
     def _advice(self) -> str:
         # A sealed store cannot be opened, so nothing would upgrade it.
         if self.marks().is_sealed:
-            return "an older taskmill began to move it: finish that move, or undo it, with that one"
+            return "an older version of taskmill began to move it: finish or undo that move with that version"
         return f"{self._how_to_upgrade()}, then run the same command again"
 
     def depart(self, mark: Departure | None) -> None:

@@ -124,8 +124,8 @@ def _has_arrived(departure: Departure, theirs: Marks) -> bool:
 def _elsewhere(source: Endpoint, departure: Departure) -> str:
     when = "was moved" if departure.ended_at is not None else "was being handed over"
     return (
-        f"{source.name} {when} to {departure.to}, and TARGET is not that queue; "
-        "if that queue is lost for good, --undo --target-is-lost opens this one as it was"
+        f"{source.name} {when} to {departure.to}, and TARGET is another queue; "
+        f"if {departure.to} is lost for good, --undo --target-is-lost reopens {source.name} as it was"
     )
 
 

@@ -228,8 +228,8 @@ class PostgresEndpoint(Endpoint):
         alive = Session(self._connection).execute("names_of_nodes", (lease.LEASE,)).fetchone()[0]
         if alive is not None:
             raise AlreadyRunning(
-                f"{self.name} is dispatched by {alive}; stop that, then run the same command again "
-                f"(a node that died still counts for {lease.LEASE:.0f} s)"
+                f"{self.name} is dispatched by {alive}; stop it, then run the same command again "
+                f"(a node that died counts as alive for {lease.LEASE:.0f} s)"
             )
 
     def settle(self, now: int) -> None:

@@ -67,9 +67,9 @@ class Heartbeat:
         """Create the thread without starting it.
 
         ``own_changes`` returns how many own commits the counter may contain. ``heard`` is called in the thread when
-        another node has changed something, ``cut_off`` in the lease's thread when this node can no longer prove that it
-        is alive. ``others`` returns the sessions of this store whose calls are aborted if the server does not answer.
-        Without ``listens`` no notifications are received or sent, and changes are only found by the counter.
+        another node has changed something, ``cut_off`` in the thread of the lease when the lease is about to expire.
+        ``others`` returns the sessions of this store whose calls are aborted if the server does not answer. Without
+        ``listens`` no notifications are received or sent, and changes are only found by the counter.
         """
         self._listens = listens
         self._connect = connect

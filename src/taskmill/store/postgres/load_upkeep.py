@@ -1,7 +1,7 @@
 """Keeping ``taskmill_load`` short: its rows are changes of the numbers of tasks, and reading them all takes time.
 
 Every process that writes looks at the table once a second, as a part of one of its transactions. If there are many more
-rows than its last merge left, it merges them. A node that comes when another is merging does nothing. The table has to
+rows than its last merge left, it merges them. A node does nothing while another node merges. The table has to
 double before it is merged again, so merging costs about the same for each change, however many groups there are
 (docs/decisions/0032).
 """
@@ -15,7 +15,7 @@ from taskmill.store.postgres.session import Session
 LOOK_EVERY = 1.0
 """Seconds between two looks at the table."""
 FEW_ROWS = 1000
-"""A number of rows that takes no time to read."""
+"""With no more rows than this, merging saves no measurable time."""
 
 
 class LoadUpkeep:
@@ -24,7 +24,7 @@ class LoadUpkeep:
     def __init__(self) -> None:
         self._look_at = 0.0
         self._numbers = 0
-        """How many rows the last merge left, or fewer if there were fewer since."""
+        """The smallest number of rows seen since the last merge."""
 
     def merge_if_long(self, session: Session) -> None:
         """Merge the rows if there are too many; called in a transaction that writes."""

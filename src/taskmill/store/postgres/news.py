@@ -100,9 +100,9 @@ class CommitCounter:
         self._patience = patience
         """Seconds for which a commit that was counted may wait for its notification."""
         self._counted: int | None = None
-        """How many commits of other nodes there were at least; None before the first count."""
+        """The number of commits of other nodes that the sequence proves; None before the first count."""
         self._told = 0
-        """How many of them are known."""
+        """How many of these commits notifications have reported."""
         self._look_again = False
         self.check_at: float | None = None
         """When :meth:`has_missed` has to be called."""
@@ -114,7 +114,8 @@ class CommitCounter:
     def count(self, total: int, own: int, now: float, *, anew: bool = False) -> None:
         """Note the value of the sequence. ``own`` is the largest number of own commits in it.
 
-        ``anew`` corrects the numbers after transactions that failed and notifications that came late.
+        With ``anew``, start from the counted number again: failed transactions and late notifications have made the two
+        differ.
         """
         foreign = total - own
         if self._counted is None:

@@ -1,4 +1,4 @@
-"""Bounded answers for people who look around: suggestions for filters, activity over time, details of one task."""
+"""Bounded reads for user interfaces: suggestions for filters, activity over time, details of one task."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _decode_children = msgspec.json.Decoder(dict[str, int]).decode
 _decode_aging = msgspec.json.Decoder(tuple[int, int]).decode
 
 TIMED = (Ending.COMPLETED, Ending.FAILED, Ending.DEAD_LETTER)
-"""The endings of tasks that ran; the times of others would only blur the picture."""
+"""The endings of tasks that ran; other tasks have no useful times."""
 MOST_IN_A_SPAN = 100_000
 MOST_LINKS = 100
 MOST_OF_A_KEY = 20

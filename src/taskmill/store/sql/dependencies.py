@@ -124,7 +124,7 @@ def follow(
 
 
 def _hand_on(connection: Connection, edges: Sequence[tuple[int, int, bool]], commit: Commit) -> None:
-    """Add dependencies to tasks that are already waiting."""
+    """Make tasks that already wait depend on further tasks."""
     connection.execute(SQL["insert_edges"], (encoded(edges),))
     awaited = sorted({on_id for _, on_id, _ in edges})
     connection.execute(SQL["mark_awaited"], (encoded(awaited),))

@@ -203,7 +203,7 @@ def _step(connection: Connection, parent: Parent, now: int, commit: Commit) -> l
         case "stop":
             return [EndingRow(parent.id, ENDING_OF_STOP[parent.stop or StopReason.CANCEL], now, None, None, None)]
         case "finalize":
-            # If its own parent limits the children in the queue, the task has to wait for its turn among siblings.
+            # If its own parent has ``max_children``, the task waits until fewer of its siblings are in the queue.
             connection.execute(SQL["await_release"], (parent.id,))
             release(connection, [parent.id], now, commit)
         case "end":

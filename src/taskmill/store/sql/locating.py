@@ -62,6 +62,6 @@ class Locating(ABC):
         if found is None:
             return wrong
         return StoreCorrupt(
-            f"{self.name}: {found}; `taskmill doctor {self.name}` lists all damage, "
-            "and a dispatcher sets damaged tasks aside as dead letters"
+            f"{self.name}: {found}; `taskmill doctor {self.name}` lists all damage. "
+            "A dispatcher ends damaged tasks as dead letters"
         )

@@ -56,7 +56,7 @@ def page_within(connection: Connection, view: View, wanted: PageRequest) -> Task
     limit = wanted.filters.limit or 0
     found = [_searched(connection, view, wanted, search, bounds) for search in _searches(connection, view, wanted)]
     places = sorted({place for each in found for place in each.places}, reverse=not wanted.is_oldest_first)
-    # What lies behind the place where one search stopped may be incomplete.
+    # Drop places after the first stop: the search that stopped there may have more of them.
     stops = [each.stopped_at for each in found if each.stopped_at is not None]
     stop = None if not stops else min(stops) if wanted.is_oldest_first else max(stops)
     if stop is not None:

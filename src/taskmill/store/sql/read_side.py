@@ -46,7 +46,7 @@ class ReadingThread(Protocol):
 
 
 class CallingThread:
-    """Runs the reads of a program that has nothing else to do, and no event loop, in the thread that asks."""
+    """Runs reads in the calling thread, for programs without an event loop, such as commands."""
 
     async def run(self, function: Callable[[], T], /) -> T:
         return function()
@@ -72,7 +72,7 @@ class ReadSide(Locating):
     """The settings that the program of this process declares."""
     _rules: Rules | None = None
     _known: tuple[int, bool] = (-1, False)
-    """The version of the controls when the rules were made, and whether a dispatcher with other settings was alive."""
+    """What the rules depend on: the version of the controls, and True if a dispatcher with other settings was alive."""
     _others_declare = False
     """True if the last dispatcher declared other settings than this program."""
 

@@ -197,7 +197,9 @@ def translated(wrong: Exception, path: str) -> StoreError:
     if SEALED in text:
         return told_by_seal(text)
     if is_busy(wrong):
-        return StoreBusy(f"{path}: another process holds the write lock for too long; is it stuck?")
+        return StoreBusy(
+            f"{path}: another process holds the write lock for too long; end its transaction, or try again"
+        )
     if "not a database" in text:
         return StoreCorrupt(f"{path} is not an SQLite database; choose another file name")
     if "JSON" in text or "constraint failed" in text or "cannot store" in text:

@@ -164,7 +164,7 @@ class DiskSync:
         if isinstance(refused, StoreLost):
             self._lose(refused)
             return
-        logger.critical("%s: the disk refused to keep what was committed (%s); writing it again", self._name, refused)
+        logger.critical("%s: a sync to the disk failed (%s); the write-ahead log is written again", self._name, refused)
         self.must_mend = True
         self._mend()
 

@@ -157,7 +157,10 @@ class LogFile:
         busy, _, _ = self._checkpointer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         self._checkpointer.execute("PRAGMA busy_timeout = 0")
         if busy:
-            raise StoreBusy(f"{self._database}: another process reads or writes for too long; is it stuck?")
+            raise StoreBusy(
+                f"{self._database}: another process has had a transaction open for {READERS_PATIENCE_MS / 1000:g} s; "
+                "end it, or try again"
+            )
         self.sync()
 
     def close(self) -> None:

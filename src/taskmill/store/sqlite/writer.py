@@ -206,9 +206,9 @@ class Writer(GroupCommit):
         self.kick()
 
     def _not_mended(self, sync: DiskSync, refused: BaseException) -> None:
-        why = f"the disk refused to keep what was committed ({refused})"
+        why = f"a sync to the disk failed ({refused})"
         uncertain = StoreError(
-            f"{self._name}: {why}; this request may or may not be stored. Look for it before you repeat it"
+            f"{self._name}: {why}; this request may or may not be stored. Check that before you repeat it"
         )
         if is_lack_of_space(refused) or isinstance(refused, StoreBusy):
             sync.refused(uncertain, for_good=False)
@@ -318,7 +318,10 @@ class Writer(GroupCommit):
         longest = 0.001
         while not self._begin_now():
             if time.monotonic() > give_up_at:
-                raise StoreBusy(f"{self._name}: another process holds the write lock for {LOCK_PATIENCE:.0f} s")
+                raise StoreBusy(
+                    f"{self._name}: another process has held the write lock for {LOCK_PATIENCE:.0f} s; "
+                    "end its transaction, or try again"
+                )
             time.sleep(_chance.uniform(0, longest))
             longest = min(longest * 2, 0.02)
 
