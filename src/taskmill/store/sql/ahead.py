@@ -20,6 +20,7 @@ from taskmill.policy.aging import effective_priority, wait_until_ms
 from taskmill.policy.paused_time import clocks
 from taskmill.policy.rules import Rules
 from taskmill.store.sql.connection import Connection, decode_pairs, encoded, one
+from taskmill.store.sql.counting import lanes
 from taskmill.store.sql.statements import SQL
 
 MOST_AHEAD = 50_000
@@ -31,7 +32,6 @@ FIRST_COUNTED = 16
 FOREVER = 2**62
 _END = (FOREVER, 0)
 
-_decode_lanes = msgspec.json.Decoder(list[tuple[str, int, str, bool, int]]).decode
 _decode_queued = msgspec.json.Decoder(list[tuple[str, str, int]]).decode
 _decode_looks = msgspec.json.Decoder(list[tuple[int, tuple[int, int]]]).decode
 
@@ -69,8 +69,8 @@ def count_ahead(connection: Connection, situation: Situation, rules: Rules, now:
     effective = effective_priority(rules.declared.aging, situation.urgency, clocks(situation, rules, now).waited)
     more, equal, others = list[_Span](), list[_Span](), list[_Span]()
     moments: dict[int, tuple[int, int]] = {}
-    lanes = _decode_lanes(one(connection, SQL["lanes"]))
-    for group, urgency, type, renewed, first in lanes:
+    heads = lanes(connection)
+    for group, urgency, type, renewed, first, _, _ in heads:
         lane = Lane(group, urgency, type, renewed)
         if (rules.is_shared and group != own) or (rules.controls.pauses and _is_paused(lane, rules, now)):
             continue
@@ -88,7 +88,7 @@ def count_ahead(connection: Connection, situation: Situation, rules: Rules, now:
         else:
             is_whole = equal_since == FOREVER and (more_since == -1 or oldest > more_since)
             others.append(_Span(lane, more_since, equal_since, is_whole=is_whole))
-    counting = _Counting(connection, Counter((group, type) for group, _, type, _, _ in lanes))
+    counting = _Counting(connection, Counter((head.group, head.type) for head in heads))
     counting.count(more)
     before = counting.count(equal)
     # Equally urgent tasks of different groups start alternately.
