@@ -213,6 +213,15 @@ static int opening(int folder, const char *path, int flags, mode_t mode) {
     char buffer[PATH_MAX];
     const char *name = name_at(folder, path, buffer);
     FOUND(openat64);
+    if (name != NULL && (flags & O_TMPFILE) == O_TMPFILE) {
+        /* A file without a name: recorded with the one that the system shows, until it is linked. */
+        take();
+        int unnamed = real_openat64(folder, path, flags, mode);
+        if (unnamed >= 0)
+            record_text(CREATE, file_of(unnamed), 0, name_of_descriptor(unnamed, buffer), NULL);
+        release();
+        return unnamed;
+    }
     if (name == NULL || *name == 0)
         return real_openat64(folder, path, flags, mode);
     take();
@@ -444,13 +453,18 @@ int rename(const char *path, const char *path2) { return renameat2(AT_FDCWD, pat
 static int linking(int folder, const char *path, int folder2, const char *path2, int flags, const char *from, const char *to) {
     int answer = real_linkat(folder, path, folder2, path2, flags);
     if (answer == 0)
-        record_text(LINK, 0, 0, from, to);
+        record_text(ends_with(from, " (deleted)") ? RENAME : LINK, 0, 0, from, to);
     return answer;
 }
 
 int linkat(int folder, const char *path, int folder2, const char *path2, int flags) {
     char one[PATH_MAX], two[PATH_MAX];
-    const char *from = name_at(folder, path, one), *to = name_at(folder2, path2, two);
+    const char *to = name_at(folder2, path2, two), *from;
+    int descriptor;
+    if ((flags & AT_SYMLINK_FOLLOW) && sscanf(path, "/proc/self/fd/%d", &descriptor) == 1)
+        from = name_of_descriptor(descriptor, one);
+    else
+        from = name_at(folder, path, one);
     FOUND(linkat);
     if (!from && !to)
         return real_linkat(folder, path, folder2, path2, flags);

@@ -80,7 +80,6 @@ def test_no_statement_of_the_engine_scans_a_table_of_tasks(database: sqlite3.Con
         ("in_spans", "taskmill_task_queue"),
         ("in_renewed_spans", "taskmill_task_queue"),
         ("waiting", "taskmill_task_hook"),
-        ("heads", "taskmill_task_queue"),
         ("retried_since", "taskmill_error_at"),
         ("count_retried_since", "taskmill_error_at"),
     ],
@@ -125,7 +124,7 @@ def test_finding_the_lanes_costs_the_same_whatever_waits_in_them(database: sqlit
         database.execute(
             "WITH RECURSIVE n (value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < ?)"
             " INSERT INTO taskmill_task (type, group_name, priority, urgency, status, payload, created_at, queued_at)"
-            " SELECT 'd::t', 'g' || (value % 3), value % 2, value % 2, 'pending', '{}', 0, 0 FROM n",
+            " SELECT 'd::t', 'g' || (value % 3), value % 2, value % 2, 'pending', '{}', 0, -value FROM n",
             (tasks,),
         )
         counted = 0
@@ -139,7 +138,9 @@ def test_finding_the_lanes_costs_the_same_whatever_waits_in_them(database: sqlit
         (lanes,) = database.execute(SQL["lanes"]).fetchone()
         database.set_progress_handler(None, 0)
         assert sorted(map(tuple, json.loads(lanes))) == [
-            (f"g{g}", p, "d::t", False) for g in range(3) for p in range(2)
+            (f"g{g}", p, "d::t", False, -max(n for n in range(tasks + 1) if (n % 3, n % 2) == (g, p)), None, None)
+            for g in range(3)
+            for p in range(2)
         ]
         return counted
 

@@ -96,9 +96,9 @@ def say(text: str = "") -> None:
     say_printable(printable(text))
 
 
-def say_printable(line: str) -> None:
-    """Print a line that has no control characters except those of :func:`styled`."""
-    sys.stdout.write(line + "\n")
+def say_printable(lines: str) -> None:
+    """Print lines that have no control characters except those of :func:`styled`."""
+    sys.stdout.write(lines + "\n")
     sys.stdout.flush()
 
 

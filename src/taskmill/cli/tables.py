@@ -42,10 +42,11 @@ def table(
     natural = {name: max(map(cells.width, [name, *column])) for name, column in columns.items()}
     widths = natural if not output.is_terminal() else fitted(natural, flexible, minor, output.terminal_width())
     shown = {name: list(_laid_out(name, columns[name], widths, wrap, middle)) for name in widths}
-    _print_line(list(widths), widths, numbers, heading=True)
+    lines = [_line(list(widths), widths, numbers, heading=True)]
     for row in zip(*shown.values(), strict=True):
-        for line in zip_longest(*row, fillvalue=""):
-            _print_line(line, widths, numbers)
+        lines += [_line(line, widths, numbers) for line in zip_longest(*row, fillvalue="")]
+    # At once: each line would be a write of its own, and a table may have thousands.
+    output.say_printable("\n".join(lines))
 
 
 def fitted(
@@ -89,12 +90,10 @@ def _laid_out(
             yield [cells.cut_off(cell, most)]
 
 
-def _print_line(
-    line: Sequence[str], widths: Mapping[str, int], numbers: frozenset[str], *, heading: bool = False
-) -> None:
+def _line(line: Sequence[str], widths: Mapping[str, int], numbers: frozenset[str], *, heading: bool = False) -> str:
     printed: list[str] = []
     for (name, width), cell in zip(widths.items(), line, strict=True):
         padded = cells.padded(cells.cut_off(cell, width), width, right=name in numbers)
         style = "bold" if heading else output.STYLES.get(cell, "")
         printed.append(output.styled(padded, style) if cell and style else padded)
-    output.say_printable(GAP.join(printed).rstrip())
+    return GAP.join(printed).rstrip()

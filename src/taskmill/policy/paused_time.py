@@ -5,7 +5,7 @@ settled: it was already added to the times of the task, or the task was running.
 process reaches the task first (docs/decisions/0022).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from taskmill.model.controls import Controls, Pause
@@ -115,24 +115,52 @@ def settled(task: WaitingTimes, rules: Rules) -> Settled | None:
 
     If another pause still holds the task, only the time before that pause is added; the rest follows when it ends.
     """
-    holding = [pause.since for pause in rules.pauses(task.group, task.type).values()]
-    if task.status is Status.PAUSED:
-        holding.append(task.created_at if task.paused_at is None else task.paused_at)
+    return settled_all([task], rules)[0]
+
+
+def settled_all(tasks: Iterable[WaitingTimes], rules: Rules) -> list[Settled | None]:
+    """Return :func:`settled` of each task. What is owed to tasks that are alike is found once."""
+    found: list[Settled | None] = []
+    known: dict[tuple[str, str, int | None, int | None], list[Pause]] = {}
+    for task in tasks:
+        held_at = None
+        if task.status is Status.PAUSED:
+            held_at = task.created_at if task.paused_at is None else task.paused_at
+        alike = task.group, task.type, task.paused_at, held_at
+        owed = known.get(alike)
+        if owed is None:
+            owed = known[alike] = _owed(*alike, rules)
+        found.append(_moved(task, owed) if owed else None)
+    return found
+
+
+def _owed(group: str, type: str, paused_at: int | None, held_at: int | None, rules: Rules) -> list[Pause]:
+    """Return the ended pauses, as far as they lie after ``paused_at`` and before anything that holds the task now."""
+    holding = [pause.since for pause in rules.pauses(group, type).values()]
+    if held_at is not None:
+        holding.append(held_at)
     held_since = min(holding, default=None)
     owed: list[Pause] = []
-    end = 0
-    for pause in rules.owed(task.group, task.type):
-        since = pause.since if task.paused_at is None else max(pause.since, task.paused_at)
+    for pause in rules.owed(group, type):
+        since = pause.since if paused_at is None else max(pause.since, paused_at)
         until = pause.until if held_since is None or pause.until is None else min(pause.until, held_since)
         if until is not None and since < until:
             owed.append(Pause(since, until))
-            end = max(end, until)
-    if not owed:
-        return None
+    return owed
+
+
+def _moved(task: WaitingTimes, owed: Sequence[Pause]) -> Settled:
+    """Move the times of a task by the pauses that it is owed."""
+    end = max(pause.until for pause in owed if pause.until is not None)
+    aged_from, clock_from = task.aged_from, task.clock_from
+    waited = paused_ms(owed, aged_from, end)
+    expires_at, renewed_at = task.expires_at, task.renewed_at
+    if expires_at is not None:
+        expires_at += waited if clock_from == aged_from else paused_ms(owed, clock_from, end)
     return Settled(
-        task.queued_at + paused_ms(owed, task.aged_from, end),
-        None if task.renewed_at is None else task.renewed_at + paused_ms(owed, task.renewed_at, end),
-        None if task.expires_at is None else task.expires_at + paused_ms(owed, task.clock_from, end),
+        task.queued_at + waited,
+        None if renewed_at is None else renewed_at + paused_ms(owed, renewed_at, end),
+        expires_at,
         end,
     )
 

@@ -1,7 +1,8 @@
 """Counting the tasks ahead of a waiting task, in a time that does not grow with the queue.
 
 Each lane is in the order of the queue, so the tasks ahead are a span of each lane: those that are more urgent now, and
-those that are as urgent and have an earlier place. Spans are counted in the index of the queue. Counting stops at
+those that are as urgent and have an earlier place. The store keeps the number of tasks of each group and type, which is
+that of a whole lane if they have only one. Other spans are counted in the index of the queue. Counting stops at
 :data:`MOST_AHEAD`: a larger number takes long to count, and means the same to a reader (docs/decisions/0032).
 """
 
@@ -19,6 +20,7 @@ from taskmill.policy.aging import effective_priority, wait_until_ms
 from taskmill.policy.paused_time import clocks
 from taskmill.policy.rules import Rules
 from taskmill.store.sql.connection import Connection, decode_pairs, encoded, one
+from taskmill.store.sql.counting import lanes
 from taskmill.store.sql.statements import SQL
 
 MOST_AHEAD = 50_000
@@ -30,7 +32,7 @@ FIRST_COUNTED = 16
 FOREVER = 2**62
 _END = (FOREVER, 0)
 
-_decode_lanes = msgspec.json.Decoder(list[Lane]).decode
+_decode_queued = msgspec.json.Decoder(list[tuple[str, str, int]]).decode
 _decode_looks = msgspec.json.Decoder(list[tuple[int, tuple[int, int]]]).decode
 
 
@@ -48,6 +50,8 @@ class _Span(NamedTuple):
     since: int
     until: int
     before: tuple[int, int] = _END
+    is_whole: bool = False
+    """True if it is certain that the span is the whole lane."""
 
     @property
     def depends_on_age(self) -> bool:
@@ -64,16 +68,27 @@ def count_ahead(connection: Connection, situation: Situation, rules: Rules, now:
     own = situation.group
     effective = effective_priority(rules.declared.aging, situation.urgency, clocks(situation, rules, now).waited)
     more, equal, others = list[_Span](), list[_Span](), list[_Span]()
-    for lane in _decode_lanes(one(connection, SQL["lanes"])):
-        if (rules.is_shared and lane.group != own) or _is_paused(lane, rules, now):
+    moments: dict[int, tuple[int, int]] = {}
+    heads = lanes(connection)
+    for group, urgency, type, renewed, first, _, _ in heads:
+        lane = Lane(group, urgency, type, renewed)
+        if (rules.is_shared and group != own) or (rules.controls.pauses and _is_paused(lane, rules, now)):
             continue
-        more_since, equal_since = (_since(rules, lane.urgency, level, now) for level in (effective - 1, effective))
-        more.append(_Span(lane, -1, more_since))
-        if lane.group == own:
+        if urgency not in moments:
+            moments[urgency] = _since(rules, urgency, effective - 1, now), _since(rules, urgency, effective, now)
+        more_since, equal_since = moments[urgency]
+        # The first task of a lane is its oldest, unless the aging of its tasks was restarted.
+        oldest = -1 if renewed else first
+        if oldest <= more_since:
+            more.append(_Span(lane, -1, more_since, is_whole=more_since == FOREVER))
+        if oldest > equal_since or more_since == FOREVER:
+            continue
+        if group == own:
             equal.append(_Span(lane, more_since, equal_since, (situation.queued_at, situation.place_id)))
         else:
-            others.append(_Span(lane, more_since, equal_since))
-    counting = _Counting(connection)
+            is_whole = equal_since == FOREVER and (more_since == -1 or oldest > more_since)
+            others.append(_Span(lane, more_since, equal_since, is_whole=is_whole))
+    counting = _Counting(connection, Counter((head.group, head.type) for head in heads))
     counting.count(more)
     before = counting.count(equal)
     # Equally urgent tasks of different groups start alternately.
@@ -99,8 +114,10 @@ def _since(rules: Rules, urgency: int, level: int, now: int) -> int:
 class _Counting:
     """Counts tasks until there are more than :data:`MOST_AHEAD`."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, lanes: Counter[tuple[str, str]]) -> None:
         self._connection = connection
+        self._lanes = lanes
+        """The number of lanes of each group and type."""
         self.total = 0
         self.is_exact = True
         """False if some lanes were not read to the end of the span."""
@@ -114,9 +131,21 @@ class _Counting:
         wanted = MOST_AHEAD + 1 - self.total
         if wanted <= 0 or not most_of_group:
             return 0
-        spans = [span for span in spans if span.since < span.until]
-        groups = self._look_at([span for span in spans if span.depends_on_age])
-        left = [span for span in spans if not span.depends_on_age]
+        aged, whole, left = list[_Span](), list[_Span](), list[_Span]()
+        for span in spans:
+            if span.since >= span.until:
+                continue
+            if span.depends_on_age:
+                aged.append(span)
+            elif span.is_whole and self._lanes[span.lane.group, span.lane.type] == 1:
+                whole.append(span)
+            else:
+                left.append(span)
+        groups = self._look_at(aged)
+        if whole:
+            queued = self._queued()
+            for span in whole:
+                groups[span.lane.group] += queued[span.lane.group, span.lane.type]
         at_once = FIRST_COUNTED
         while left and _total(groups, most_of_group) < wanted:
             self._count_some(left[:at_once], groups, wanted, most_of_group)
@@ -142,6 +171,13 @@ class _Counting:
                 groups[spans[n].lane.group] += found - counted[n]
                 counted[n] = found
             unfinished = [n for n in unfinished if counted[n] == most < most_of_group]
+
+    def _queued(self) -> Counter[tuple[str, str]]:
+        """Return the number of tasks in the lanes of each group and type."""
+        queued = Counter[tuple[str, str]]()
+        for group, type, number in _decode_queued(one(self._connection, SQL["queued"])):
+            queued[group, type] += number
+        return queued
 
     def _look_at(self, spans: Sequence[_Span]) -> Counter[str]:
         """Count the tasks of each group by reading them, a limited number of each lane."""

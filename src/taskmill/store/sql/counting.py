@@ -1,8 +1,7 @@
 """Counting active tasks by group, type and status, as their records show them now, and finding each group's next."""
 
-from __future__ import annotations
-
 from collections import Counter
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,8 +15,22 @@ from taskmill.store.sql.rows import View
 from taskmill.store.sql.statements import SQL
 
 _decode_pairs = msgspec.json.Decoder(list[tuple[str, str, int]]).decode
-_decode_heads = msgspec.json.Decoder(list[tuple[str, str, int, int, int | None]]).decode
 _decode_load = msgspec.json.Decoder(list[tuple[str, str, str, int]]).decode
+
+
+class LaneHead(NamedTuple):
+    """A lane with waiting tasks, and the times of its first one."""
+
+    group: str
+    urgency: int
+    type: str
+    renewed: bool
+    queued_at: int
+    renewed_at: int | None
+    paused_at: int | None
+
+
+_decode_lanes = msgspec.json.Decoder(list[LaneHead]).decode
 
 
 def load_of_groups(connection: Connection, view: View) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
@@ -68,11 +81,16 @@ def _expired(connection: Connection, view: View) -> list[tuple[str, str, str, in
     return _decode_load(one(connection, text, *moments))
 
 
+def lanes(connection: Connection) -> list[LaneHead]:
+    """Return every lane that has waiting tasks."""
+    return _decode_lanes(one(connection, SQL["lanes"]))
+
+
 def next_priorities(connection: Connection, rules: Rules, now: int) -> dict[str, int]:
     """Return the effective priority of the task that each group would start next."""
-    lanes = one(connection, SQL["lanes"])
     found: dict[str, int] = {}
-    for group, type, urgency, aged_from, paused_at in _decode_heads(one(connection, SQL["heads"], lanes)):
+    for group, urgency, type, _, queued_at, renewed_at, paused_at in lanes(connection):
+        aged_from = queued_at if renewed_at is None else renewed_at
         paused = paused_ms(pauses_of(rules, group, type, paused_at), aged_from, now)
         effective = effective_priority(rules.declared.aging, urgency, now - aged_from - paused)
         found[group] = min(found.get(group, effective), effective)

@@ -24,7 +24,7 @@ from taskmill.model.commit import Commit
 from taskmill.model.controls import Declared, Scope, ScopeKind
 from taskmill.model.status import Status
 from taskmill.model.task import Lane, Place
-from taskmill.policy.paused_time import settled
+from taskmill.policy.paused_time import settled, settled_all
 from taskmill.policy.rules import Rules
 from taskmill.store.sql import controls
 from taskmill.store.sql.connection import Connection, encoded, one
@@ -32,9 +32,9 @@ from taskmill.store.sql.releasing import note_queued
 from taskmill.store.sql.rows import describe
 from taskmill.store.sql.statements import SQL
 
-BITE = 100
+BITE = 200
 """The largest number of tasks settled in one transaction, so that other transactions do not wait long."""
-LOOKED_AT = 20 * BITE
+LOOKED_AT = 5 * BITE
 """The largest number of tasks scanned to find them; tasks of other scopes may lie in between."""
 FROZEN = 2_000
 """The largest number of tasks kept from expiring in one transaction."""
@@ -166,7 +166,8 @@ def settle_released(connection: Connection, commit: Commit) -> None:
 
 def _settle(connection: Connection, tasks: Sequence[Times]) -> None:
     rules = _rules(connection)
-    rows = [(task.id, *new) for task in tasks if (new := settled(task, rules)) is not None]
+    found = zip(tasks, settled_all(tasks, rules), strict=True)
+    rows = [(task.id, *new) for task, new in found if new is not None]
     if rows:
         connection.execute(SQL["give_back"], (encoded(rows),))
     if len(rows) < len(tasks):

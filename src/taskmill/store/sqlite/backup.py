@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from taskmill.errors import ConfigError, InvalidState, StoreCorrupt, StoreError
 from taskmill.store.sqlite.connection import (
+    BESIDE,
     MEMORY,
     Connection,
     connect,
@@ -29,8 +30,6 @@ from taskmill.store.sqlite.session import LostIds, raise_sequence
 
 STEP_PAGES = 1024
 """Pages that are copied between two reports of the progress."""
-BESIDE = ("-wal", "-shm", "-journal")
-"""The names of SQLite's own files beside a database, after its name."""
 
 Watch = Callable[[int, int], None]
 """Called with the number of copied bytes and of all bytes."""

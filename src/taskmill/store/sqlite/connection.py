@@ -33,6 +33,8 @@ DatabaseError = sqlite3.Error
 DataRefused = sqlite3.IntegrityError
 Durability = Literal["full", "process"]
 MEMORY = ":memory:"
+BESIDE = ("-wal", "-shm", "-journal")
+"""The names of SQLite's own files beside a database, after its name."""
 SWITCH_PATIENCE = 10.0
 LOG_BYTES_KEPT = 7 * 1024 * 1024
 """Size to which the log file is truncated when it starts over.

@@ -22,12 +22,11 @@ from taskmill.store.sqlite.connection import (
     MEMORY,
     DataRefused,
     connect,
-    create_file,
     translated_errors,
 )
 from taskmill.store.sqlite.dispatch_lock import Beginning, acquire, holder
 from taskmill.store.sqlite.log import LogFile
-from taskmill.store.sqlite.migrate import NEWEST_VERSION, migrate
+from taskmill.store.sqlite.migrate import NEWEST_VERSION, create_database, migrate
 from taskmill.store.sqlite.session import LostIds, Session, raise_sequence
 
 _TRIGGER = "taskmill_sealed_"
@@ -53,7 +52,7 @@ class SqliteEndpoint(Endpoint):
 
     def _open(self, *, must_exist: bool) -> None:
         if not must_exist:
-            create_file(self.name)
+            create_database(self.name)
         elif not Path(self.name).is_file():
             raise StoreError(f"{self.name} does not exist")
         self._connection = connect(self.name)

@@ -32,14 +32,13 @@ from taskmill.store.sqlite.connection import (
     DatabaseError,
     Durability,
     connect,
-    create_file,
     sqlite_module,
     translated,
     translated_errors,
 )
 from taskmill.store.sqlite.dispatch_lock import Beginning, FileLock, NoLock, acquire
 from taskmill.store.sqlite.log import LogFile
-from taskmill.store.sqlite.migrate import create_in_memory, migrate
+from taskmill.store.sqlite.migrate import create_database, create_in_memory, migrate
 from taskmill.store.sqlite.reading import FileReads, check_file_not_sealed, node_at_work
 from taskmill.store.sqlite.session import LostIds, Session
 from taskmill.store.sqlite.writer import Writer
@@ -100,7 +99,7 @@ class SqliteStore(WriteSide, FileReads):
 
     def _prepared(self) -> Connection:
         if not self._in_memory:
-            create_file(self.name)
+            create_database(self.name)
         connection = connect(self.name)
         try:
             with translated_errors(self.name):

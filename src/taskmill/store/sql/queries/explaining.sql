@@ -56,27 +56,6 @@ SELECT json_list(json_row(span.n, (
 )::json))
 FROM span;
 
--- name: heads
--- Return [group, type, urgency, aged_from, paused_at] of the first task of each lane in $1.
--- sqlite:
-SELECT json_list(json_row(t.group_name, t.type, t.urgency, coalesce(t.renewed_at, t.queued_at), t.paused_at))
-FROM rows($1, group_name text, urgency smallint, type text, renewed boolean) AS lane
-JOIN taskmill_task AS t ON t.id = (
-    SELECT id FROM taskmill_task
-    WHERE status = 'pending' AND stop IS NULL AND group_name = lane.group_name AND urgency = lane.urgency
-        AND type = lane.type AND (renewed_at IS NOT NULL) = lane.renewed
-    ORDER BY queued_at, {place} LIMIT 1
-);
--- postgres:
-SELECT json_list(json_row(t.group_name, t.type, t.urgency, coalesce(t.renewed_at, t.queued_at), t.paused_at))
-FROM rows($1, group_name text, urgency smallint, type text, renewed boolean) AS lane
-CROSS JOIN LATERAL (
-    SELECT * FROM taskmill_task
-    WHERE status = 'pending' AND stop IS NULL AND group_name = lane.group_name AND urgency = lane.urgency
-        AND type = lane.type AND (renewed_at IS NOT NULL) = lane.renewed
-    ORDER BY queued_at, {place} LIMIT 1
-) AS t;
-
 -- name: crossed
 -- Return the waiting tasks whose age began after "since" and not after "until", for each given lane.
 SELECT json_list(t.id ORDER BY t.id)

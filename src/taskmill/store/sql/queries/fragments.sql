@@ -63,60 +63,64 @@ json_row(
     {place});
 
 -- name: every_lane
--- Recursive CTE: every lane that has waiting tasks, found by skipping through the index.
+-- Recursive CTE: every lane that has waiting tasks, with the times of its first one. It skips through the index.
 -- sqlite: it cannot skip to the next row value, so the next lane is looked up column by column. In a damaged file the
 -- index may disagree with the table and lead back to an earlier lane. Then the group is NULL, and the recursion ends.
-lane (group_name, urgency, type, renewed) AS (
-    SELECT first.group_name, first.urgency, first.type, first.renewed_at IS NOT NULL FROM (
-        SELECT group_name, urgency, type, renewed_at FROM taskmill_task
+lane (group_name, urgency, type, renewed, queued_at, renewed_at, paused_at) AS (
+    SELECT
+        first.group_name, first.urgency, first.type, first.renewed_at IS NOT NULL, first.queued_at, first.renewed_at,
+        first.paused_at
+    FROM (
+        SELECT group_name, urgency, type, queued_at, renewed_at, paused_at FROM taskmill_task
         WHERE status = 'pending' AND stop IS NULL
-        ORDER BY group_name, urgency, type, (renewed_at IS NOT NULL) LIMIT 1
+        ORDER BY group_name, urgency, type, (renewed_at IS NOT NULL), queued_at, {place} LIMIT 1
     ) AS first
     UNION ALL
     SELECT
         CASE WHEN (following.group_name, following.urgency, following.type, following.renewed_at IS NOT NULL)
             > (lane.group_name, lane.urgency, lane.type, lane.renewed) THEN following.group_name END,
-        following.urgency, following.type, following.renewed_at IS NOT NULL
+        following.urgency, following.type, following.renewed_at IS NOT NULL, following.queued_at, following.renewed_at,
+        following.paused_at
     FROM lane
     JOIN taskmill_task AS following ON following.id = coalesce(
         (
             SELECT id FROM taskmill_task
             WHERE status = 'pending' AND stop IS NULL AND group_name = lane.group_name AND urgency = lane.urgency
                 AND type = lane.type AND (renewed_at IS NOT NULL) > lane.renewed
-            ORDER BY (renewed_at IS NOT NULL) LIMIT 1
+            ORDER BY (renewed_at IS NOT NULL), queued_at, {place} LIMIT 1
         ),
         (
             SELECT id FROM taskmill_task
             WHERE status = 'pending' AND stop IS NULL AND group_name = lane.group_name AND urgency = lane.urgency
                 AND type > lane.type
-            ORDER BY type, (renewed_at IS NOT NULL) LIMIT 1
+            ORDER BY type, (renewed_at IS NOT NULL), queued_at, {place} LIMIT 1
         ),
         (
             SELECT id FROM taskmill_task
             WHERE status = 'pending' AND stop IS NULL AND group_name = lane.group_name AND urgency > lane.urgency
-            ORDER BY urgency, type, (renewed_at IS NOT NULL) LIMIT 1
+            ORDER BY urgency, type, (renewed_at IS NOT NULL), queued_at, {place} LIMIT 1
         ),
         (
             SELECT id FROM taskmill_task
             WHERE status = 'pending' AND stop IS NULL AND group_name > lane.group_name
-            ORDER BY group_name, urgency, type, (renewed_at IS NOT NULL) LIMIT 1
+            ORDER BY group_name, urgency, type, (renewed_at IS NOT NULL), queued_at, {place} LIMIT 1
         )
     )
 );
 -- postgres:
-lane (group_name, urgency, type, renewed) AS (
+lane (group_name, urgency, type, renewed, queued_at, renewed_at, paused_at) AS (
     (
-        SELECT group_name, urgency, type, renewed_at IS NOT NULL FROM taskmill_task
+        SELECT group_name, urgency, type, renewed_at IS NOT NULL, queued_at, renewed_at, paused_at FROM taskmill_task
         WHERE status = 'pending' AND stop IS NULL
-        ORDER BY group_name, urgency, type, (renewed_at IS NOT NULL) LIMIT 1
+        ORDER BY group_name, urgency, type, (renewed_at IS NOT NULL), queued_at, {place} LIMIT 1
     )
     UNION ALL
     SELECT following.* FROM lane CROSS JOIN LATERAL (
-        SELECT group_name, urgency, type, renewed_at IS NOT NULL FROM taskmill_task
+        SELECT group_name, urgency, type, renewed_at IS NOT NULL, queued_at, renewed_at, paused_at FROM taskmill_task
         WHERE status = 'pending' AND stop IS NULL
             AND (group_name, urgency, type, (renewed_at IS NOT NULL))
                 > (lane.group_name, lane.urgency, lane.type, lane.renewed)
-        ORDER BY group_name, urgency, type, (renewed_at IS NOT NULL) LIMIT 1
+        ORDER BY group_name, urgency, type, (renewed_at IS NOT NULL), queued_at, {place} LIMIT 1
     ) AS following
 );
 
@@ -269,6 +273,14 @@ json_row(
 -- name: is_prefetched
 -- True if a task is claimed and has not begun, because no slot is free yet.
 (status = 'running' AND started_at IS NULL);
+
+-- name: queued_in_groups
+-- Group, type and a number for each part of the tasks in lanes. A task that was asked to stop is pending until its hook
+-- runs, but in no lane.
+SELECT group_name, type, sum(tasks)::bigint AS n FROM taskmill_load WHERE status = 'pending'
+GROUP BY group_name, type
+UNION ALL
+SELECT group_name, type, -1 FROM taskmill_task WHERE status = 'pending' AND stop IS NOT NULL;
 
 -- name: prefetched_in_groups
 -- Group, type and 1 for each prefetched task that has not begun; there are few.

@@ -54,16 +54,16 @@ INSERT INTO taskmill_load (group_name, type, status, tasks)
 SELECT group_name, type, status, count(*) FROM taskmill_task WHERE status <> 'running' GROUP BY group_name, type, status;
 
 -- name: waiting
--- Return [group, type, count] of tasks that may start, with one or more rows for each pair. A task that was asked to
--- stop is pending until its hook runs.
+-- Return [group, type, count] of tasks that may start, with one or more rows for each pair.
 SELECT json_list(json_row(group_name, type, n)) FROM (
-    SELECT group_name, type, sum(tasks)::bigint AS n FROM taskmill_load WHERE status = 'pending'
-    GROUP BY group_name, type
-    UNION ALL
-    SELECT group_name, type, -1 FROM taskmill_task WHERE status = 'pending' AND stop IS NOT NULL
+    {queued_in_groups}
     UNION ALL
     {prefetched_in_groups}
 ) AS counted;
+
+-- name: queued
+-- Return [group, type, count] of the tasks in lanes, with one or more rows for each pair.
+SELECT json_list(json_row(group_name, type, n)) FROM ({queued_in_groups}) AS counted;
 
 -- name: running
 -- Return [group, type, count] of running tasks.

@@ -1,9 +1,9 @@
 -- name: lanes
 -- Return every lane that has waiting tasks. A lane is the queue of one group, urgency and type; tasks whose aging was
 -- restarted (renewed) have a lane of their own. The query skips through the index, so its cost grows with lanes, not
--- with tasks.
+-- with tasks. The last three values are queued_at, renewed_at and paused_at of the first task of the lane.
 WITH RECURSIVE {every_lane}
-SELECT {lanes_found};
+SELECT json_list(json_row(group_name, urgency, type, {is_renewed}, queued_at, renewed_at, paused_at)) FROM lane;
 
 -- name: survey
 -- Return everything the dispatcher needs for planning, as of one moment: [lanes, ids of due hooks, next due time, next
