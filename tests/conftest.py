@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from tests.both_engines import Engine, engine, pytest_generate_tests, pytest_runtest_call, schemas
 from tests.postgres.fixtures import own_server, postgres_server, postgres_store
 from tests.repetition import often
+from tests.scratch import use_memory
 
 __all__ = [
     "engine",
@@ -28,6 +29,8 @@ settings.register_profile(
     "taskmill", max_examples=often(30), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("taskmill")
+
+use_memory()
 
 if sys.dont_write_bytecode:
     # The tests start many Python processes, and each would compile the whole package: half a second of CPU. Write the
