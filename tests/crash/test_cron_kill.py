@@ -172,4 +172,7 @@ def test_of_many_processes_on_a_file_one_runs_each_occurrence_also_when_that_one
         elif fact.what == "end":
             assert at_work.pop(fact.process) == fact.of
     assert len({fact.process for fact in facts if fact.what == "begin"}) > len(killed), "others have taken over"
-    assert (schedule_of(file).task_id, schedule_of(file).last_outcome) == (None, "succeeded")
+    schedule = schedule_of(file)
+    assert schedule.last_outcome == "succeeded"
+    # The last process may have been told to stop between firing an occurrence and beginning its run.
+    assert schedule.task_id not in {fact.of for fact in facts if fact.what == "begin"}, "no run is left unfinished"
