@@ -118,7 +118,7 @@ class Popen(subprocess.Popen[Any]):
 
 
 def run(
-    command: Sequence[object],
+    command: Sequence[str | os.PathLike[str]],
     *,
     check: bool = False,
     capture_output: bool = False,

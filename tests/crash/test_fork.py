@@ -36,7 +36,7 @@ class Victim:
 
     def says(self) -> str:
         assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
+        return str(self.process.stdout.readline()).strip()
 
     def kill(self) -> None:
         self.process.kill()
