@@ -108,13 +108,24 @@ class Popen(subprocess.Popen[Any]):
         if wait_flags & os.WNOHANG and not select.select([self._answers], [], [], 0)[0]:
             return 0, 0
         with self._answers:
-            return self.pid, int.from_bytes(self._answers.recv(8), "little")
+            status = self._answers.recv(8)
+        if not status:
+            raise RuntimeError("the server of warm processes has ended")
+        return self.pid, int.from_bytes(status, "little")
 
     def _internal_poll(self, *given: Any, **named: Any) -> int | None:
-        if self._answers is not None:
-            named["_waitpid"] = lambda _, flags: self._try_wait(flags)
-        code: int | None = super()._internal_poll(*given, **named)  # type: ignore[misc]
-        return code
+        if self._answers is None:
+            code: int | None = super()._internal_poll(*given, **named)  # type: ignore[misc]
+            return code
+        # Another thread that waits holds the lock until the process has ended.
+        if self.returncode is None and self._waitpid_lock.acquire(blocking=False):  # type: ignore[attr-defined]
+            try:
+                pid, status = (0, 0) if self.returncode is not None else self._try_wait(os.WNOHANG)
+                if pid == self.pid:
+                    self._handle_exitstatus(status)  # type: ignore[attr-defined]
+            finally:
+                self._waitpid_lock.release()  # type: ignore[attr-defined]
+        return self.returncode
 
 
 def run(
