@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, settings
 from tests.both_engines import TESTS, Engine, engine, pytest_generate_tests, pytest_runtest_call, schemas
 from tests.postgres.fixtures import own_server, postgres_server, postgres_store
 from tests.repetition import often
-from tests.scratch import use_memory
+from tests.scratch import disk_path, use_memory
 
 __all__ = [
+    "disk_path",
     "engine",
     "own_server",
     "postgres_server",

@@ -10,11 +10,15 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 MEMORY = Path("/dev/shm")
-ENOUGH = 4 * 1024**3
-"""Free bytes that a run needs: about one of its PostgreSQL servers, wheels, environments and databases."""
+DISK = Path("/var/tmp")
+ENOUGH = 2 * 1024**3
+"""Free bytes that a run needs for its PostgreSQL servers, wheels, environments and databases, several times over."""
 
 
 def has_room(folder: Path) -> bool:
@@ -28,3 +32,10 @@ def use_memory() -> None:
     """Let this process and those that it starts create temporary files in memory; ``TMPDIR`` decides otherwise."""
     if "TMPDIR" not in os.environ and has_room(MEMORY):
         os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+
+
+@pytest.fixture
+def disk_path() -> Iterator[Path]:
+    """Return an empty folder on a disk, for tests of what is counted there."""
+    with tempfile.TemporaryDirectory(dir=DISK if DISK.is_dir() else None) as folder:
+        yield Path(folder)
