@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.both_engines import Engine, engine, pytest_generate_tests, pytest_runtest_call, schemas
+from tests.both_engines import TESTS, Engine, engine, pytest_generate_tests, pytest_runtest_call, schemas
 from tests.postgres.fixtures import own_server, postgres_server, postgres_store
 from tests.repetition import often
+from tests.scratch import disk_path, use_memory
 
 __all__ = [
+    "disk_path",
     "engine",
     "own_server",
     "postgres_server",
@@ -28,6 +30,8 @@ settings.register_profile(
     "taskmill", max_examples=often(30), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("taskmill")
+
+use_memory()
 
 if sys.dont_write_bytecode:
     # The tests start many Python processes, and each would compile the whole package: half a second of CPU. So write
@@ -48,8 +52,18 @@ pytest.register_assert_rewrite(
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Return the number of workers for ``-n auto``: one more than cores, because tests often wait for a server."""
-    return (os.cpu_count() or 1) + 1
+    """Return the number of workers for ``-n auto``: more than cores, because tests wait for servers and processes."""
+    return (os.cpu_count() or 1) + 3
+
+
+LONGEST_FIRST = ("cluster", "typing", "crash", "power", "postgres", "web", "moving", "release")
+"""The folders with the longest tests. A worker takes over the last tests of another one; these should be short."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the folders with the longest tests first, so that no worker ends late and alone."""
+    places = {name: place for place, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: places.get(item.path.relative_to(TESTS).parts[0], len(places)))
 
 
 @pytest.fixture(params=["memory", "file", "postgres"])

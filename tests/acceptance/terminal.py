@@ -14,6 +14,7 @@ import pytest
 
 from tests.acceptance.command_line import ENVIRONMENT, read_terminal
 from tests.both_engines import name_of
+from tests.warm_python import Popen
 
 needs_a_terminal = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are a Unix thing")
 
@@ -28,7 +29,7 @@ def started(
     stdout: int = subprocess.PIPE,
     columns: int = 100,
 ) -> Generator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
+    process = Popen(
         [sys.executable, "-m", "taskmill", *map(name_of, command)],
         cwd=folder,
         env={**ENVIRONMENT, "TERM": "xterm", "LINES": "20", "COLUMNS": str(columns)},

@@ -8,7 +8,6 @@ import os
 import shutil
 import sqlite3
 import stat
-import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +21,7 @@ from tests.acceptance.command_line import ENVIRONMENT, Here, taskmill
 from tests.acceptance.terminal import needs_a_terminal, on_terminal, without_colours
 from tests.both_engines import name_of
 from tests.postgres.schemas import Schemas
+from tests.warm_python import run as warm_run
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.one_engine("a file is copied; a server has its own tools")]
 
@@ -123,7 +123,7 @@ import os, signal
 from taskmill import backup
 backup.back_up({str(file)!r}, {str(tmp_path / "copy")!r}, watch=lambda *_: os.kill(os.getpid(), signal.SIGKILL))
 """
-    done = subprocess.run([sys.executable, "-c", dying], check=False, env=ENVIRONMENT, timeout=60)
+    done = warm_run([sys.executable, "-c", dying], check=False, env=ENVIRONMENT, timeout=60)
     assert done.returncode == -9
     assert not (tmp_path / "copy").exists()
     back_up(file, tmp_path / "copy")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from taskmill.cli.commands import retry
 from tests.acceptance.command_line import ENVIRONMENT, Here, taskmill
 from tests.acceptance.terminal import needs_a_terminal, on_terminal, without_colours
 from tests.both_engines import Engine, name_of
+from tests.warm_python import run as warm_run
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -134,7 +134,7 @@ async def test_a_killed_command_leaves_a_consistent_store_and_the_same_command_d
     rest, halfway, at_last = COMMANDS[command]
     words = [command, name_of(file), *rest, "--yes"]
     killed = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", DYING, *words], check=False, env=ENVIRONMENT, capture_output=True
+        warm_run, [sys.executable, "-c", DYING, *words], check=False, env=ENVIRONMENT, capture_output=True
     )
     assert (killed.returncode, killed.stdout) == (-9, b"")
     assert await asyncio.to_thread(counts, here, file) == halfway

@@ -22,6 +22,7 @@ from taskmill.store.postgres import lease
 from tests.acceptance.command_line import ENVIRONMENT, Here
 from tests.acceptance.terminal import needs_a_terminal, without_colours
 from tests.both_engines import name_of
+from tests.warm_python import Popen
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -54,7 +55,7 @@ asyncio.run(main())
 def node(store: object, slots: int) -> Iterator[subprocess.Popen[str]]:
     """Start a process that dispatches and has all its slots taken."""
     root = str(Path(__file__).parents[2])
-    process = subprocess.Popen(
+    process = Popen(
         [sys.executable, "-c", NODE, name_of(store), str(slots)],
         env={**ENVIRONMENT, "PYTHONPATH": f"{ENVIRONMENT['PYTHONPATH']}:{root}"},
         cwd=root,

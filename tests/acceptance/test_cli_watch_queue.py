@@ -23,6 +23,7 @@ from taskmill import Context, Domain, GiveUp, Scheduler, blocking
 from tests.acceptance.command_line import ENVIRONMENT, Here, taskmill
 from tests.acceptance.terminal import CURSOR_IS_BACK, heard, needs_a_terminal, started, without_colours
 from tests.both_engines import name_of
+from tests.warm_python import Popen
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -69,7 +70,7 @@ class Screen:
         self._end, other = os.openpty()
         self.resize(columns, lines)
         environment = {name: value for name, value in ENVIRONMENT.items() if name not in ("COLUMNS", "LINES")}
-        self.process = subprocess.Popen(
+        self.process = Popen(
             [sys.executable, "-m", "taskmill", "watch", name_of(store)],
             env={**environment, "TERM": "xterm"},
             stdin=other,

@@ -17,6 +17,7 @@ import pytest
 
 from tests.acceptance.command_line import ENVIRONMENT, Here
 from tests.both_engines import name_of
+from tests.warm_python import Popen
 
 pytestmark = [
     pytest.mark.timeout(60),
@@ -27,7 +28,7 @@ pytestmark = [
 @contextlib.contextmanager
 def started(*arguments: object, **environment: str) -> Iterator[subprocess.Popen[str]]:
     """Start the program; at the end it must have stopped by itself, without an error."""
-    with subprocess.Popen(
+    with Popen(
         [sys.executable, "-m", "taskmill", *map(name_of, arguments)],
         env={**ENVIRONMENT, **environment},
         stdout=subprocess.PIPE,

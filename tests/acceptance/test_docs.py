@@ -16,6 +16,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -45,6 +46,7 @@ from taskmill.cli import parser
 from taskmill.model.explanation import Reason
 from taskmill.model.filters import FilterOptions
 from taskmill.model.options import CallOptions, DomainOptions, TypeOptions
+from tests.warm_python import run as warm_run
 
 pytestmark = pytest.mark.one_engine("a page names its own store, as a reader would")
 
@@ -140,7 +142,7 @@ def test_the_program_of_a_page_runs(page: Path, tmp_path: Path) -> None:
         (tmp_path / "page.py").write_text(_program(blocks), encoding="utf-8")
         _run(["page.py"], tmp_path)
         if list(tmp_path.glob("*.db")):  # a reader runs it again, with the file that it has left behind
-            _run(["page.py"], tmp_path)
+            _run(["page.py"], tmp_path, start=warm_run)
     for file in {block.file for block in blocks if block.file} - set(tests):
         _run(["-c", f"import {file.removesuffix('.py')}"], tmp_path)
     if tests:
@@ -174,10 +176,10 @@ def _program(blocks: list[Block]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _run(arguments: list[str], folder: Path) -> str:
+def _run(arguments: list[str], folder: Path, start: Callable[..., Any] = subprocess.run) -> str:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("TASKMILL_", "PYTEST_"))}
     environment["QT_QPA_PLATFORM"] = "offscreen"  # windows without a screen
-    done = subprocess.run(
+    done = start(
         [sys.executable, "-W", "error", *arguments],
         cwd=folder,
         env=environment,
@@ -188,7 +190,7 @@ def _run(arguments: list[str], folder: Path) -> str:
         check=False,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    return done.stdout
+    return str(done.stdout)
 
 
 # Names

@@ -12,7 +12,6 @@ import os
 import re
 import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from taskmill import Domain, Scheduler, StoreError
 from taskmill.testing import ManualClock
 from tests.acceptance.box import MIB, box, put, unchanged
 from tests.acceptance.sqlite_library import sqlite3
+from tests.warm_python import run as warm_run
 
 pytestmark = pytest.mark.one_engine("files and folders are what is tested")
 
@@ -52,7 +52,7 @@ def open_folder() -> Iterator[Path]:
 
 
 def _as_script(*arguments: str) -> str:
-    done = subprocess.run(
+    done = warm_run(
         [sys.executable, "-m", __name__, *arguments],
         cwd=ROOT,
         capture_output=True,
@@ -61,7 +61,7 @@ def _as_script(*arguments: str) -> str:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return str(done.stdout).strip()
 
 
 async def _try_to_use(path: str) -> None:
@@ -280,13 +280,13 @@ def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Disk]
     size = "12m" if request.node.callspec.params["scenario"] == "checkpointing" else "2m"
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     try:
-        mounted = subprocess.run(mount, capture_output=True, check=False, timeout=10).returncode == 0
+        mounted = warm_run(mount, capture_output=True, check=False, timeout=10).returncode == 0
     except FileNotFoundError:
         mounted = False
     if not mounted:
         pytest.skip("mounting a small file system is not allowed here")
     yield SmallDisk(folder)
-    subprocess.run(["umount", "-l", str(folder)], check=True, timeout=10)
+    warm_run(["umount", "-l", str(folder)], check=True, timeout=10)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

@@ -22,6 +22,7 @@ from typing import IO
 from tests.cluster.work import JOURNAL_PATH, JOURNAL_WHO
 from tests.crash.journal import boot_time
 from tests.postgres.network import Network
+from tests.warm_python import Popen
 
 ROOT = Path(__file__).parents[2]
 MOST_AWAY = 2
@@ -95,7 +96,7 @@ class Crowd:
         }
         output = log.open("wb")
         self._logs.append(output)
-        process = subprocess.Popen(
+        process = Popen(
             [sys.executable, "-m", "tests.cluster.node", json.dumps(orders)],
             cwd=ROOT,
             env={

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.crash.journal import boot_time
+from tests.warm_python import Popen
 
 ROOT = Path(__file__).parents[2]
 LONGEST = 60.0
@@ -31,7 +32,7 @@ class Child:
         self.who = who
         self.killed_at: float | None = None
         self._errors = (folder / f"{who}.stderr").open("w+b")
-        self._process = subprocess.Popen(
+        self._process = Popen(
             [
                 sys.executable,
                 "-X",

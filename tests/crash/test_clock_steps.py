@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.crash.clock_victim import LEASE
+from tests.warm_python import Popen
 
 ROOT = Path(__file__).parents[2]
 EVERY = 0.3
@@ -67,7 +68,7 @@ class Victim:
 @contextmanager
 def victim(store: str, *, ahead: float = 0, every: float | None = EVERY) -> Iterator[Victim]:
     order = json.dumps({"store": store, "ahead": ahead, "every": every})
-    process = subprocess.Popen(
+    process = Popen(
         [sys.executable, "-m", "tests.crash.clock_victim", order],
         cwd=ROOT,
         stdin=subprocess.PIPE,

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from taskmill import Schedule, Scheduler
+from tests.warm_python import Popen
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -30,7 +31,7 @@ def victim(file: Path, expression: str, seconds: float) -> contextlib.AbstractCo
 
 @contextlib.contextmanager
 def child(module: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
+    process = Popen(
         [sys.executable, "-m", module, *map(str, arguments)],
         cwd=Path(__file__).parents[2],
         env=ENVIRONMENT,

@@ -16,6 +16,7 @@ import pytest
 from taskmill import Domain, Scheduler
 from tests.acceptance.command_line import ENVIRONMENT
 from tests.crash.forking_victim import FORKS
+from tests.warm_python import Popen
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,7 +25,7 @@ class Victim:
     """A dispatcher in a process of its own, and the child it has forked."""
 
     def __init__(self, *arguments: str) -> None:
-        self.process = subprocess.Popen(
+        self.process = Popen(
             [sys.executable, "-W", "ignore", "-m", "tests.crash.forking_victim", *arguments],
             cwd=ROOT,
             env=ENVIRONMENT,
@@ -35,7 +36,7 @@ class Victim:
 
     def says(self) -> str:
         assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
+        return str(self.process.stdout.readline()).strip()
 
     def kill(self) -> None:
         self.process.kill()

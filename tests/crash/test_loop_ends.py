@@ -12,6 +12,7 @@ from taskmill import HistoryRecord, Scheduler, TaskRecord
 from taskmill.store.postgres import lease
 from tests.acceptance.command_line import ENVIRONMENT
 from tests.crash import loop_victim
+from tests.warm_python import run as warm_run
 
 ROOT = Path(__file__).parents[2]
 LONGEST = 30.0
@@ -28,7 +29,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 def _end(store: str, way: str) -> subprocess.CompletedProcess[str]:
     """Run a program until its loop has ended in this way."""
-    done = subprocess.run(
+    done = warm_run(
         [sys.executable, "-m", "tests.crash.loop_victim", store, way],
         check=False,
         cwd=ROOT,

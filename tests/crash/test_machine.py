@@ -12,6 +12,7 @@ import pytest
 from taskmill import Domain, IoBudget, Reading, Resources, Scheduler
 from tests.acceptance.command_line import ENVIRONMENT, answer, taskmill
 from tests.crash.machine_victim import MB
+from tests.warm_python import Popen
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,7 +25,7 @@ class Idle:
 @pytest.fixture
 def victim(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "tests.crash.machine_victim", str(tmp_path / "tasks.db")]
-    with subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True) as process:
+    with Popen(command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"

@@ -106,8 +106,9 @@ def test_a_second_dispatcher_is_refused_until_the_first_is_gone(tmp_path: Path) 
         them.kill(first)
         third = them.start("dispatch")
         assert third.hear("working"), third.complaint()
-        for child in (client, third):
-            them.stop(child)
+        them.stop(client)
+        # A task that the first had prefetched keeps the number of that attempt; it must have run before the audit.
+        them.stop(third, "finish")
         them.check()
 
 

@@ -18,6 +18,8 @@ from taskmill.store.sqlite.dispatch_lock import beginnings_in
 from tests.crash.children import ROOT
 from tests.crash.draining_victim import domain, short
 from tests.crash.evidence import SEED, rounds_or
+from tests.warm_python import Popen
+from tests.warm_python import run as warm_run
 
 ROUNDS = rounds_or(8)
 MOST_ROUNDS = 5 * ROUNDS
@@ -74,7 +76,7 @@ async def test_no_short_task_is_lost_or_blamed_when_its_process_is_killed(tmp_pa
             if await scheduler.count() < BATCH:
                 await scheduler.submit_many([short.prepare() for _ in range(BATCH)])
                 total += BATCH
-        victim = subprocess.Popen(
+        victim = Popen(
             [sys.executable, "-m", "tests.crash.draining_victim", str(file), str(journal)],
             cwd=ROOT,
             stdout=subprocess.PIPE,
@@ -87,7 +89,7 @@ async def test_no_short_task_is_lost_or_blamed_when_its_process_is_killed(tmp_pa
         victim.stdout.close()
         prefetched += _check(file, journal, total, blamed)
     assert prefetched, "no process died with prefetched tasks"
-    subprocess.run([sys.executable, "-m", "tests.crash.draining_victim", file, journal], cwd=ROOT, check=True)
+    warm_run([sys.executable, "-m", "tests.crash.draining_victim", file, journal], cwd=ROOT, check=True)
     _check(file, journal, total, blamed)
     with closing(sqlite3.connect(file)) as rows:
         assert rows.execute("SELECT count(*) FROM taskmill_task").fetchone() == (0,)

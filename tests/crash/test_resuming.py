@@ -14,6 +14,7 @@ from taskmill import Scheduler
 from tests.acceptance.command_line import ENVIRONMENT
 from tests.crash.evidence import rounds_or
 from tests.crash.resuming_victim import TASKS
+from tests.warm_python import Popen
 
 ROOT = Path(__file__).parents[2]
 KILLS = max(3, rounds_or(0) // 50)
@@ -22,7 +23,7 @@ LONGEST = 120
 
 def victim(file: Path, deed: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "tests.crash.resuming_victim", str(file), deed]
-    return subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
+    return Popen(command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
 
 
 def rows(file: Path) -> dict[int, tuple[int, int]]:

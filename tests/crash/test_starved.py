@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.acceptance.command_line import ENVIRONMENT
+from tests.warm_python import run as warm_run
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,7 +20,7 @@ def test_a_task_for_which_no_worker_could_be_started_returns_to_the_queue_withou
     engine_name: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     store = str(tmp_path / "tasks.db") if engine_name == "file" else request.getfixturevalue("postgres_store")
-    done = subprocess.run(
+    done = warm_run(
         [sys.executable, "-m", "tests.crash.starved_victim", store],
         check=False,
         cwd=ROOT,

@@ -16,6 +16,7 @@ from tests.acceptance.command_line import ENVIRONMENT
 from tests.moving import mover
 from tests.moving.everything import Book, Rows, filled, nothing_ran_twice, rows_of, run_to_the_end
 from tests.repetition import seeds
+from tests.warm_python import run as warm_run
 
 ROOT = Path(__file__).parents[2]
 KILLED = -9
@@ -30,7 +31,7 @@ def book(tmp_path: Path) -> Book:
 
 def moving(source: str | Path, target: str | Path, moments: int) -> subprocess.CompletedProcess[str]:
     environment = {**ENVIRONMENT, "PYTHONPATH": f"{ENVIRONMENT['PYTHONPATH']}:{ROOT}"}
-    return subprocess.run(
+    return warm_run(
         [sys.executable, "-m", "tests.moving.mover", str(source), str(target), str(moments)],
         cwd=ROOT,
         env=environment,

@@ -17,6 +17,7 @@ import pytest
 
 from taskmill import Scheduler, Submission
 from tests.postgres.chaos_node import domain
+from tests.warm_python import Popen
 
 LEASE = 4.0
 ROUNDS = int(os.environ.get("TASKMILL_CRASH_ROUNDS", "6"))
@@ -55,7 +56,7 @@ async def test_nodes_killed_at_random_lose_nothing_and_repeat_nothing_at_the_sam
 
     def start() -> subprocess.Popen[bytes]:
         words = [postgres_store, str(evidence), str(LEASE)]
-        return subprocess.Popen([sys.executable, "-m", "tests.postgres.chaos_node", *words], stderr=subprocess.DEVNULL)
+        return Popen([sys.executable, "-m", "tests.postgres.chaos_node", *words], stderr=subprocess.DEVNULL)
 
     async with Scheduler(postgres_store, domains=[domain], retention=None) as scheduler:
         wanted = [Submission("d::plain", {"n": n}) for n in range(150)]

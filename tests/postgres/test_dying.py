@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 import time
 from contextlib import aclosing
@@ -21,6 +20,7 @@ from tests.postgres.keeper import Server
 from tests.postgres.killed_node import domain, note
 from tests.postgres.server import address
 from tests.store.contract.samples import NOW, add, claim, new_task
+from tests.warm_python import Popen
 
 
 def _shorten_lease(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
@@ -33,7 +33,7 @@ async def test_the_tasks_of_a_killed_node_run_elsewhere(
     _shorten_lease(monkeypatch, 2.0)
     async with Scheduler(postgres_store, domains=[domain]) as scheduler:
         handles = [await note.submit(str(tmp_path), forever=True) for _ in range(3)]
-        node = subprocess.Popen([sys.executable, "-m", "tests.postgres.killed_node", postgres_store])
+        node = Popen([sys.executable, "-m", "tests.postgres.killed_node", postgres_store])
         try:
             for _ in range(1000):
                 if len(list(tmp_path.glob("*.1"))) == 3:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ import pytest
 from taskmill import Context, Domain, Scheduler, Submission, TaskRecord
 from taskmill.store.postgres import lease
 from tests.postgres.network import Network
+from tests.warm_python import run as warm_run
 
 
 class Stuck:
@@ -151,7 +151,7 @@ async def test_what_ends_with_its_program_runs_after_a_lease_and_has_not_crashed
 ) -> None:
     monkeypatch.setattr(lease, "LEASE", 2.0)
     program = [sys.executable, "-m", "tests.postgres.lingering_node", postgres_store]
-    await asyncio.to_thread(subprocess.run, program, check=True, timeout=60)
+    await asyncio.to_thread(warm_run, program, check=True, timeout=60)
     async with _scheduler(postgres_store, stuck) as other, other.running():
         result = await _result(other, 1)
     assert (result, stuck.crashes) == (2, 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from taskmill import Context, Domain, Scheduler
 from taskmill.store.postgres import lease
 from tests.postgres import short_task_node
+from tests.warm_python import Popen
 
 MANY = 600
 LONG = 30
@@ -85,7 +85,7 @@ async def test_prefetched_tasks_of_a_killed_node_run_elsewhere_without_a_crash(
     domain, short = short_task_node.domain, short_task_node.short
     async with Scheduler(postgres_store, domains=[domain], max_concurrency=1) as scheduler:
         await scheduler.submit_many([short.prepare(str(tmp_path), n) for n in range(60)])
-        node = subprocess.Popen([sys.executable, "-m", "tests.postgres.short_task_node", postgres_store])
+        node = Popen([sys.executable, "-m", "tests.postgres.short_task_node", postgres_store])
         try:
             async with asyncio.timeout(LONG):
                 while not (tmp_path / f"{short_task_node.HANGS}.1").exists():

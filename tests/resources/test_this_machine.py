@@ -74,12 +74,12 @@ def test_the_first_sample_needs_no_waiting_by_the_caller() -> None:
     assert 0 <= reading.cpu <= 1
 
 
-def test_a_sampler_sees_what_is_written_to_disk(tmp_path: Path) -> None:
-    if not _is_on_a_disk(tmp_path):
+def test_a_sampler_sees_what_is_written_to_disk(disk_path: Path) -> None:
+    if not _is_on_a_disk(disk_path):
         pytest.skip("temporary files are not on a disk that is counted here")
     sampler = PsutilSampler()
     began = time.monotonic()
-    _write(tmp_path / "file", 32 * MIB)
+    _write(disk_path / "file", 32 * MIB)
     reading = sampler.sample()
     assert reading.disk_write * (time.monotonic() - began) >= 24 * MIB
     assert reading.disk_busy is None or reading.disk_busy > 0
@@ -136,7 +136,7 @@ def test_our_own_control_group_is_read() -> None:
         assert (group.cpu(), group.memory(), group.io()) == (None, None, None)
 
 
-def test_the_io_of_a_process_is_seen_from_outside(tmp_path: Path) -> None:
+def test_the_io_of_a_process_is_seen_from_outside(disk_path: Path) -> None:
     if process_io(os.getpid()) is None:
         pytest.skip("this system does not count IO by process")
     program = (
@@ -147,7 +147,7 @@ def test_the_io_of_a_process_is_seen_from_outside(tmp_path: Path) -> None:
         "sys.stdin.readline()\n"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", program, str(tmp_path / "file")],
+        [sys.executable, "-c", program, str(disk_path / "file")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -162,7 +162,7 @@ def test_the_io_of_a_process_is_seen_from_outside(tmp_path: Path) -> None:
     assert before is not None
     assert after is not None
     moved = after - before
-    if not _is_on_a_disk(tmp_path):
+    if not _is_on_a_disk(disk_path):
         pytest.skip("temporary files are not on a disk that is counted here")
     assert moved.disk_write >= 1 << 23
     assert (moved.net_rx, moved.net_tx) == (0, 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -19,6 +18,7 @@ from tests.both_engines import name_of
 from tests.crash.children import ROOT
 from tests.raw_rows import raw
 from tests.runtime.errors import failing
+from tests.warm_python import run as warm_run
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -306,7 +306,7 @@ async def test_a_killed_retry_leaves_whole_batches_and_a_second_one_does_the_res
         await scheduler.submit_many([bill.prepare(number) for number in range(25)])
         await scheduler.run_until_idle()
         errors = [record.errors for record in await scheduler.history()]
-    done = subprocess.run(
+    done = warm_run(
         [sys.executable, "-m", "tests.runtime.errors.killed_retry", name_of(path)], check=False, cwd=ROOT, timeout=50
     )
     assert done.returncode == -signal.SIGKILL

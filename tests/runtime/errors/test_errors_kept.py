@@ -36,6 +36,7 @@ from tests.crash.children import ROOT
 from tests.raw_rows import raw
 from tests.runtime.errors import failing
 from tests.runtime.errors.failing import work
+from tests.warm_python import Popen
 
 HERE = f"{socket.gethostname()}:{os.getpid()}"
 
@@ -161,7 +162,7 @@ async def test_a_killed_dispatcher_leaves_a_crash_that_names_it(path: Path) -> N
     async with Scheduler(path, domains=[work]) as scheduler:
         handle = await failing.say_that_it_runs.submit()
     command = [sys.executable, "-m", "tests.runtime.errors.failing", name_of(path)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as victim:
+    with Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as victim:
         assert victim.stdout is not None
         assert await asyncio.to_thread(victim.stdout.readline) == b"running\n"
         assert stored_errors(path) == 0

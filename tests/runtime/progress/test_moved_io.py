@@ -118,8 +118,8 @@ async def test_reports_in_a_process_add_up(task: Any) -> None:
 
 
 @in_processes
-async def test_the_writes_of_a_process_are_measured_if_the_machine_is_watched(tmp_path: Path) -> None:
-    path = tmp_path / "large"
+async def test_the_writes_of_a_process_are_measured_if_the_machine_is_watched(disk_path: Path) -> None:
+    path = disk_path / "large"
     watched = await moved(handlers.writes, str(path), 8, resources=True)
     if watched is None or not watched.disk_write:
         pytest.skip("this system does not tell what a process writes")
@@ -130,16 +130,16 @@ async def test_the_writes_of_a_process_are_measured_if_the_machine_is_watched(tm
 
 
 @in_processes
-async def test_a_report_of_the_handler_counts_on_the_axes_that_it_names(tmp_path: Path) -> None:
-    found = await moved(handlers.writes_and_says, str(tmp_path / "large"), 8, 123, resources=Resources(Idle()))
+async def test_a_report_of_the_handler_counts_on_the_axes_that_it_names(disk_path: Path) -> None:
+    found = await moved(handlers.writes_and_says, str(disk_path / "large"), 8, 123, resources=Resources(Idle()))
     assert found is not None
     assert (found.disk_write, found.net_tx, found.net_rx) == (123, 7, 0)
 
 
 @in_processes
-async def test_the_writes_of_one_handler_are_not_charged_to_the_next_in_the_same_process(tmp_path: Path) -> None:
+async def test_the_writes_of_one_handler_are_not_charged_to_the_next_in_the_same_process(disk_path: Path) -> None:
     async with Scheduler(domains=[moving], resources=Resources(Idle()), max_concurrency=1) as scheduler:
-        first = await handlers.writes.submit(str(tmp_path / "large"), 8)
+        first = await handlers.writes.submit(str(disk_path / "large"), 8)
         second = await handlers.does_nothing.submit()
         await scheduler.run_until_idle(timeout=30)
         one, two = (await first.wait()).actual_io, (await second.wait()).actual_io
