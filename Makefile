@@ -61,10 +61,10 @@ laws: $(INSTALLED)    ## run the laws with random choices at length: REPEAT=20 t
 		$$(grep -rl --include='test_*.py' -e 'from tests.repetition' -e 'from hypothesis' tests)
 
 crash: $(INSTALLED)   ## run the crash tests at full length: at least 300 rounds of kill -9, 300 s of a mixed workload, power cuts
-	TASKMILL_CRASH_ROUNDS=300 $(BIN)/python -m pytest tests/crash tests/power -n 0
+	TMPDIR=$${TMPDIR:-/var/tmp} TASKMILL_CRASH_ROUNDS=300 $(BIN)/python -m pytest tests/crash tests/power -n 0
 
 cluster: $(INSTALLED) ## run the cluster tests at full length: ten minutes of faults on a PostgreSQL server
-	TASKMILL_CLUSTER_SECONDS=600 $(BIN)/python -m pytest tests/cluster -n 0
+	TMPDIR=$${TMPDIR:-/var/tmp} TASKMILL_CLUSTER_SECONDS=600 $(BIN)/python -m pytest tests/cluster -n 0
 
 bench: $(INSTALLED)   ## measure ratios and write bench.json
 	$(BIN)/python -m benchmarks

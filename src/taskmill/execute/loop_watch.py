@@ -29,8 +29,10 @@ class Watched(Protocol):
     """A handler on the event loop."""
 
     coroutine: Coroutine[Any, Any, Any]
-    task_id: int
     type: str
+
+    @property
+    def task_id(self) -> int: ...
 
 
 class LoopWatch:

@@ -341,7 +341,7 @@ async def test_a_task_that_is_stopped_on_its_way_back_to_the_queue_ends(
     scheduler = await taskmill_scheduler(domains=[domain])
     handles = await scheduler.submit_many([step.prepare() for _ in range(2)])
     ids, now, store = [handle.id for handle in handles], manual_clock.now_ms(), scheduler._store
-    claimed = (await store.turn(Turn(now, starts=Starts(claims=ids, prefetch=ids)))).claimed
+    claimed = (await store.turn(Turn(now, starts=Starts(claims=ids, prefetch=set(ids))))).claimed
     assert len(claimed) == 2
     await store.cancel(ids[:1], now)
     await store.turn(Turn(now, returns=claimed))

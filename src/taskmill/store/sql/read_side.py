@@ -41,12 +41,19 @@ _decode_types = msgspec.json.Decoder(dict[str, str]).decode
 class ReadingThread(Protocol):
     """The thread in which a store is read."""
 
+    @property
+    def is_idle(self) -> bool:
+        """True if it reads nothing, and no read waits for it."""
+        ...
+
     async def run(self, function: Callable[[], T], /) -> T: ...
     async def close(self) -> None: ...
 
 
 class CallingThread:
     """Runs reads in the calling thread, for programs without an event loop, such as commands."""
+
+    is_idle = True
 
     async def run(self, function: Callable[[], T], /) -> T:
         return function()
