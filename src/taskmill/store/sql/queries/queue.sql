@@ -1,9 +1,11 @@
 -- name: lanes
 -- Return every lane that has waiting tasks. A lane is the queue of one group, urgency and type; tasks whose aging was
 -- restarted (renewed) have a lane of their own. The query skips through the index, so its cost grows with lanes, not
--- with tasks. The last three values are queued_at, renewed_at and paused_at of the first task of the lane.
+-- with tasks. The last three values are queued_at, renewed_at and paused_at of the first task of the lane. An
+-- answer about a damaged file has the lanes that were found before the damage.
 WITH RECURSIVE {every_lane}
-SELECT json_list(json_row(group_name, urgency, type, {is_renewed}, queued_at, renewed_at, paused_at)) FROM lane;
+SELECT json_list(json_row(group_name, urgency, type, {is_renewed}, queued_at, renewed_at, paused_at)) FROM lane
+WHERE group_name IS NOT NULL;
 
 -- name: survey
 -- Return everything the dispatcher needs for planning, as of one moment: [lanes, ids of due hooks, next due time, next
