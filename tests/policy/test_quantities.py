@@ -85,3 +85,13 @@ def test_settings_take_texts_and_equal_those_written_otherwise() -> None:
 def test_a_text_has_the_duration_of_its_number_and_unit(count: int, unit: tuple[str, int]) -> None:
     name, ms = unit
     assert milliseconds(f"{count}{name}", "ttl") == count * ms
+
+
+@given(st.integers(0, 10**9))
+def test_seconds_in_whole_milliseconds_keep_their_length(ms: int) -> None:
+    assert milliseconds(ms / 1000, "ttl") == ms
+
+
+@pytest.mark.parametrize(("seconds", "ms"), [(2.007, 2007), (1e-12, 1), (0.0005, 1), (2.0071, 2008), (1e-320, 1)])
+def test_only_parts_of_a_millisecond_are_rounded_up(seconds: float, ms: int) -> None:
+    assert milliseconds(seconds, "ttl") == ms

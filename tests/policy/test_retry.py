@@ -40,6 +40,8 @@ def test_the_formulas_are_those_of_the_contract() -> None:
     assert [retry_delay_ms(Retry.constant(3, 2), r) for r in range(3)] == [2000, 2000, 2000]
     assert [retry_delay_ms(Retry.linear(9, 1, 2, 6), r) for r in range(4)] == [1000, 3000, 5000, 6000]
     assert [retry_delay_ms(Retry.exponential(9, 1, 10, 3), r) for r in range(4)] == [1000, 3000, 9000, 10_000]
+    # As floats, 1000 * 1.7**2 is 2889.9999999999995.
+    assert [retry_delay_ms(Retry.exponential(9, 1, 10, 1.7), r) for r in range(4)] == [1000, 1700, 2890, 4913]
 
 
 @pytest.mark.parametrize(

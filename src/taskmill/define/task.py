@@ -82,7 +82,27 @@ class TaskType:
     def hook(self, function: Callable[..., Any], name: str) -> Part:
         """Return a hook, which is called with the arguments of the handler."""
         signature = HandlerSignature(function, Context, f"{self.name}.{name}")
-        return Part(function, wants_context=signature.wants_context)
+        part = Part(function, wants_context=signature.wants_context or self._names_context(function))
+        self._check_call(part, f"{self.name}.{name}")
+        return part
+
+    def _names_context(self, hook: Callable[..., Any]) -> bool:
+        """True if the first parameter of a hook has no annotation and the name of the handler's ``Context``."""
+        context = next(iter(inspect.signature(self.function).parameters)) if self.signature.wants_context else None
+        first = next(iter(inspect.signature(hook).parameters.values()), None)
+        return first is not None and first.name == context and first.annotation is first.empty
+
+    def _check_call(self, hook: Part, name: str) -> None:
+        """Raise ``ConfigError`` if a hook cannot be called with the arguments of the handler."""
+        parameters = list(inspect.signature(self.function).parameters.values())[self.signature.wants_context :]
+        if any(each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in parameters):
+            return
+        args = [Context] * hook.wants_context + [each for each in parameters if each.kind is not each.KEYWORD_ONLY]
+        kwargs = {each.name: each for each in parameters if each.kind is each.KEYWORD_ONLY}
+        try:
+            inspect.signature(hook.function).bind(*args, **kwargs)
+        except TypeError as wrong:
+            raise ConfigError(f"{name} is called with the arguments of the handler: {wrong}") from None
 
 
 PartName = Literal["main", "finalize"]

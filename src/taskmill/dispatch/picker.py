@@ -225,7 +225,7 @@ class Picker:
         for group, lanes in touched.items():
             self._look_at(group, lanes, now)
         groups = set(touched)
-        if self.rules.is_shared and self.shares.compute(slots):
+        if self.shares.are_kept and self.shares.compute(slots):
             groups |= set(self._versions)
             self._queue.clear()
             self._urgent.clear()
@@ -250,7 +250,7 @@ class Picker:
             self._next_of.pop(group, None)
         else:
             self._next_of[group] = first
-        if self.rules.is_shared:
+        if self.shares.are_kept:
             demand = Demand(running, waiting, settings.weight, settings.cap, settings.min_slots)
             self.shares.set_demand(group, demand if running or waiting else None, drained=is_over)
         if is_over and not running:

@@ -37,6 +37,9 @@ class Shares:
         self._weights = 0.0
         self._small_changes = 0
         self.is_stale = True
+        self.is_shared = False
+        self.are_kept = False
+        """True if demands are to be set: slots are shared, or were until the rules changed just now."""
         self._weights_changed = False
         self._drained: set[str] = set()
         self.changes: list[Reallocation] = []
@@ -48,12 +51,10 @@ class Shares:
     def rules_changed(self, *, shared: bool, weights_changed: bool) -> None:
         self.is_stale = True
         self._weights_changed = self._weights_changed or weights_changed
-        if not shared:
-            # Demands are not kept current without shares, so old ones must not count when shares return.
-            self._demands.clear()
-            self._shares.clear()
-            self._drained.clear()
-            self._usable = 0
+        # Once slots are no longer shared, the shares by equal weights are computed and announced, and then kept as
+        # they are: the next announcement of a group begins with what the last one said.
+        self.are_kept = self.are_kept or shared or self.is_shared
+        self.is_shared = shared
 
     def set_demand(self, group: str, demand: Demand | None, *, drained: bool = False) -> None:
         """Note the demand of a group; None removes it.
@@ -117,6 +118,11 @@ class Shares:
         self.is_stale = self._weights_changed = False
         self._drained.clear()
         self._virtual_time.forget_idle(self._demands)
+        if not self.is_shared:
+            # Demands are not kept current without shares, so old ones must not count when shares return.
+            self._demands.clear()
+            self._usable = 0
+            self.are_kept = False
         return True
 
     def _count_lent(self, count: Callable[[str, int], None]) -> None:

@@ -36,7 +36,10 @@ Instant = Annotated[int, msgspec.Meta(ge=FIRST_INSTANT_MS, le=LAST_INSTANT_MS)]
 
 
 def milliseconds(value: object, name: str, error: type[Exception] = ConfigError) -> int:
-    """Return a duration in milliseconds, rounded up so that a tiny positive duration never becomes zero."""
+    """Return a duration in milliseconds, rounded up so that a tiny positive duration never becomes zero.
+
+    Seconds that were written in whole milliseconds stay whole: 2.007 * 1000 is 2007.0000000000002.
+    """
     if isinstance(value, timedelta):
         exact = value / _MILLISECOND
     elif isinstance(value, int | float) and not isinstance(value, bool):
@@ -52,7 +55,8 @@ def milliseconds(value: object, name: str, error: type[Exception] = ConfigError)
         raise error(f"{name} must not be negative, got {str(value)[:40]}")
     if exact > LONGEST_MS:
         raise error(f"{name} is too long: {str(value)[:40]}; at most 292 years are allowed")
-    return math.ceil(exact)
+    nearest = round(exact)
+    return nearest if nearest and math.isclose(exact, nearest, rel_tol=1e-12) else math.ceil(exact)
 
 
 _UNITS_MS = {

@@ -122,7 +122,7 @@ def _grown(retry: Retry, retries_so_far: int) -> int:
         grown = retry.initial_ms * retry.factor**retries_so_far
     except OverflowError:
         grown = LONGEST_MS if retry.initial_ms else 0
-    return int(min(grown, retry.maximum_ms))
+    return round(min(grown, retry.maximum_ms))
 
 
 def judge(

@@ -44,6 +44,38 @@ async def test_a_weight_set_while_all_slots_are_taken_is_announced_at_once(
     assert told(events) == {"a": (6, 4, "weight_change"), "b": (2, 4, "weight_change")}
 
 
+@pytest.mark.parametrize("how", ["a weight of 1", "a reset"])
+async def test_equal_weights_are_announced_and_the_next_change_begins_with_them(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, how: str
+) -> None:
+    domain = Domain("d")
+
+    @domain.task
+    async def hold() -> None:
+        await asyncio.Event().wait()
+
+    scheduler = await taskmill_scheduler(
+        domains=[domain], max_concurrency=8, shutdown_grace=0, groups={"a": Group(weight=3)}
+    )
+    await scheduler.submit_many([hold.options(group=name).prepare() for name in "ab" for _ in range(20)])
+    async with scheduler.running():
+        await manual_clock.advance(0)
+        changes = scheduler.events(GroupAllocationChanged)
+        await (scheduler.group("a").set(weight=1) if how == "a weight of 1" else scheduler.reset_group_weights())
+        await manual_clock.advance(0)
+        equal = {name: group.slots for name, group in (await scheduler.snapshot()).groups.items()}
+        await changes.aclose()
+        first = [event async for event in changes]
+        changes = scheduler.events(GroupAllocationChanged)
+        await scheduler.group("b").set(weight=7)
+        await manual_clock.advance(0)
+        await changes.aclose()
+        second = [event async for event in changes]
+    assert equal == {"a": 4, "b": 4}
+    assert told(first) == {"a": (6, 4, "weight_change"), "b": (2, 4, "weight_change")}
+    assert told(second) == {"a": (4, 1, "weight_change"), "b": (4, 7, "weight_change")}
+
+
 async def test_a_group_that_joins_while_all_slots_are_taken_is_announced_at_once(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
 ) -> None:
