@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 
 from taskmill.dispatch.backpressure import Backpressure
+from taskmill.dispatch.due import DueTasks
 from taskmill.dispatch.front import Front
 from taskmill.dispatch.hold_counter import HoldCounter
 from taskmill.dispatch.limits import Load
@@ -59,7 +60,7 @@ class WaitingTasks:
         """True after a turn has failed: its claims may be committed, so nothing is claimed before a survey."""
         self.looks_first = False
         """True after a turn has found changed controls: nothing is claimed before the lanes are read again."""
-        self.next_due: int | None = None
+        self.due = DueTasks()
         self.next_expiry: int | None = None
         self.next_beat: int | None = None
         """When the next occurrence of any series is due. It is skipped if the last one is still active."""
@@ -120,8 +121,8 @@ class WaitingTasks:
 
     def next_moments(self) -> tuple[int | None, ...]:
         """Return the next instants at which a task is due, expires or is skipped, a token is free, or a pause ends."""
-        rules = self.picker.rules
-        return self.next_due, self.next_expiry, self.next_beat, self.picker.limits.next_moment, rules.next_resumption()
+        due_at, next_moment = self.due.next_at, self.picker.limits.next_moment
+        return due_at, self.next_expiry, self.next_beat, next_moment, self.picker.rules.next_resumption()
 
     def lanes(self) -> list[Lane]:
         """Return every lane that is known to have waiting tasks."""
@@ -142,7 +143,7 @@ class WaitingTasks:
         for waiting in commit.released:
             self._front.add(waiting.lane, waiting.place)
         for at in commit.due:
-            self.note_due(at)
+            self.due.note(at)
         for at in commit.expiries:
             self.note_expiry(at)
         for at in commit.beats:
@@ -161,7 +162,7 @@ class WaitingTasks:
                 Place(task.queued_at, task.place_id or id, id, renewed_at, task.io),
             )
         elif task.status is Status.SCHEDULED and task.due_at is not None:
-            self.note_due(task.due_at)
+            self.due.note(task.due_at, task.priority)
         if task.expires_at is not None:
             self.note_expiry(task.expires_at)
 
@@ -172,9 +173,6 @@ class WaitingTasks:
     def doubt(self, task: Claimed) -> None:
         """Mark the lanes of a task to be read again: unknown tasks like it may wait there."""
         self._front.doubt([Lane(task.group, task.urgency, task.type, renewed) for renewed in (False, True)])
-
-    def note_due(self, at: int) -> None:
-        self.next_due = at if self.next_due is None else min(self.next_due, at)
 
     def note_expiry(self, at: int) -> None:
         self.next_expiry = at if self.next_expiry is None else min(self.next_expiry, at)
@@ -189,6 +187,7 @@ class WaitingTasks:
         *,
         surveys: bool,
         promotes: bool,
+        only_prefetches: bool,
         running: Callable[[], Collection[Running]],
     ) -> Starts:
         """Choose the starts: every hook that is due, and tasks in at most ``free`` of all ``slots``.
@@ -197,12 +196,14 @@ class WaitingTasks:
         ``promotes`` tasks that are due. A turn that surveys prefetches nothing: tasks may be more urgent than is known.
         """
         picker, rules, prefetched = self.picker, self.picker.rules, self.prefetch.tasks
-        self.picks = picks = picker.pick(slots, free, now, before=prefetched[0]) if prefetched else []
+        may_start = bool(prefetched) and not only_prefetches
+        self.picks = picks = picker.pick(slots, free, now, before=prefetched[0]) if may_start else []
         overtakes = bool(picks)
         self.prefetch.is_held = self.prefetch.is_held or overtakes
         free = max(free - len(prefetched), len(picks))
         if not overtakes:
             room = self.prefetch.room(free, running()) if self._may_prefetch() and not surveys else None
+            free = 0 if only_prefetches else free
             self.picks = picks = picker.pick(slots, free, now, room=room)
         if self._holds is not None:
             waits = bool(prefetched) or len(picks) > free
@@ -352,7 +353,7 @@ class WaitingTasks:
     def _note_moments(self, turn: Turn, result: TurnResult) -> None:
         upkeep, survey = turn.upkeep, turn.look.survey
         if upkeep.promote or survey:
-            self.next_due = result.next_due
+            self.due.read(result.next_due)
         if upkeep.expire or survey:
             self.next_expiry = result.next_expiry
         if upkeep.skip or survey:

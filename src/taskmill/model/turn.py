@@ -98,6 +98,18 @@ class News(NamedTuple):
     """How often other processes have changed the places of stored tasks."""
 
 
+class DueFront(NamedTuple):
+    """The next delayed tasks."""
+
+    at: int | None = None
+    """When the first of them is due; None if there is none."""
+    urgency: int | None = None
+    """The urgency of the most urgent of them. It is one less for a task that was attempted before, because that may
+    have waited longer than tasks of its urgency."""
+    until: int | None = None
+    """Further tasks may be due from this instant on; None if there are no others."""
+
+
 class Look(msgspec.Struct, frozen=True, gc=False):
     """What to read at the end of the turn."""
 
@@ -200,6 +212,6 @@ class TurnResult(msgspec.Struct):
     """Found by a survey: True if tasks wait that were preempted by more urgent ones."""
     has_eased: bool = False
     """Found by a survey: True if tasks wait that were preempted because of pressure."""
-    next_due: int | None = None
+    next_due: DueFront = DueFront()
     next_expiry: int | None = None
     next_beat: int | None = None

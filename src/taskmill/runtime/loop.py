@@ -267,7 +267,7 @@ class DispatchLoop:
             or self._planner.returns
             or self._waiting.prefetch.tasks
             or self.attempts.slots_taken
-            or is_past(self._waiting.next_due, now)
+            or self._waiting.due.is_past(now)
             or is_past(self._waiting.next_expiry, now)
             or is_past(self._waiting.picker.rules.next_resumption(), now)
             or self.cron.is_due(now)
@@ -357,7 +357,7 @@ class DispatchLoop:
                     ended += 1
                 case TryAgain(due_at=due_at) | Return(due_at=due_at):
                     if due_at is not None:
-                        self._waiting.note_due(due_at)
+                        self._waiting.due.note(due_at, task.urgency - 1)
                     if task.expires_at is not None:
                         self._waiting.note_expiry(task.expires_at)
                 case MakeWay(for_pressure) if task.id not in waiting:

@@ -241,7 +241,7 @@ class Planner:
                 waiting.queue_again(task.lane, task.place)
                 if task.expires_at is not None:
                     waiting.note_expiry(task.expires_at)
-        promote, skip = is_past(waiting.next_due, now), is_past(waiting.next_beat, now)
+        promote, skip = waiting.due.is_past(now), is_past(waiting.next_beat, now)
         survey, waiting.survey_wanted = waiting.survey_wanted, False
         progress = self.progress.gather(monotonic, self.judging, self._attempts.open.values())
         for each in judged:
@@ -249,28 +249,34 @@ class Planner:
             if isinstance(each.verdict, Return | TryAgain) and each.verdict.due_at is None:
                 waiting.queue_again(each.task.lane, each.task.place)
         # A task that is due, or is released by an ending, may be more urgent than those that are known to wait. So it
-        # is read before anything is claimed, though only in turns of one instant if they follow each other: a stream of
-        # such turns would keep slots empty.
+        # is read before anything is started, though only in turns of one instant if they follow each other: a stream of
+        # such turns would keep slots empty. Prefetching does no harm: the tasks do not begin before a more urgent one.
         releases = not waiting.is_empty and any(each.stopped or each.task.is_tied for each in judged)
         may_look = self._looked_first_at is None or self._looked_first_at == now
-        looks_first = waiting.in_doubt or waiting.looks_first or (may_look and (promote or releases))
-        self._looked_first_at, waiting.looks_first = now if looks_first else None, False
+        ages = self._settings.declared.aging is not None
+        prefetched = waiting.prefetch.tasks
+        overtakes = bool(prefetched) and waiting.due.overtakes(prefetched[0].effective, now, ages=ages)
+        looks_first = waiting.in_doubt or waiting.looks_first or (may_look and (overtakes or releases))
+        only_prefetches = may_look and promote and not looks_first
+        self._looked_first_at, waiting.looks_first = now if looks_first or only_prefetches else None, False
         at_work: list[int] | None = None
         shown_slots = slots if self._store.is_cluster else None
         if self._store.is_cluster and waiting.in_doubt:
-            prefetched = (task.id for task in waiting.prefetch.tasks)
             ended = (attempt.task.id for attempt, _ in (*self.judging, *self.outcomes))
-            at_work = [*self._attempts.task_ids(), *prefetched, *ended]
+            at_work = [*self._attempts.task_ids(), *(task.id for task in prefetched), *ended]
         resume_preempted = resume_eased = False
         starts, look = NO_STARTS, Look(survey, slots=shown_slots)
         # Outcomes that are left for the next turn hold their slots until then.
         if self.claiming and not looks_first and not self.outcomes and not self._store.is_cut_off():
             taken = self._attempts.slots_taken
             # Preempted tasks return to the queue before anything less urgent starts.
-            resume_preempted = self._preempting.may_return(self._attempts.open.values(), taken, slots, now)
-            resume_eased = waiting.has_eased and not self._backpressure.is_easing
+            if not only_prefetches:
+                resume_preempted = self._preempting.may_return(self._attempts.open.values(), taken, slots, now)
+                resume_eased = waiting.has_eased and not self._backpressure.is_easing
             if not (resume_preempted or resume_eased):
-                starts = self._choose(slots, taken, now, surveys=survey, promotes=promote)
+                starts = self._choose(
+                    slots, taken, now, surveys=survey, promotes=promote, only_prefetches=only_prefetches
+                )
                 look = waiting.look(survey=survey, slots=shown_slots)
         self._served = []
         if not self.outcomes:
@@ -294,12 +300,24 @@ class Planner:
             return msgspec.structs.replace(turn, upkeep=msgspec.structs.replace(turn.upkeep, expire=True))
         return turn
 
-    def _choose(self, slots: int, taken: int, now: int, *, surveys: bool, promotes: bool) -> Starts:
+    def _choose(
+        self, slots: int, taken: int, now: int, *, surveys: bool, promotes: bool, only_prefetches: bool
+    ) -> Starts:
         """Choose the tasks that start, and preempt less urgent tasks for urgent ones that have no slot."""
         waiting, counters = self._waiting, self._settings.counters
         if counters is not None and not waiting.is_measured:
             waiting.measure(counters.denied, counters.redistributed)
-        starts = waiting.choose(slots, slots - taken, now, surveys=surveys, promotes=promotes, running=self._running)
+        starts = waiting.choose(
+            slots,
+            slots - taken,
+            now,
+            surveys=surveys,
+            promotes=promotes,
+            only_prefetches=only_prefetches,
+            running=self._running,
+        )
+        if only_prefetches:
+            return starts
         taken += len(starts.claims) - len(starts.prefetch)
         victims = self._preempting.victims(self._attempts.open.values(), taken, slots, now)
         for id in victims.here:

@@ -102,6 +102,8 @@ class Prefetching:
     async def let_short_handlers_end(self) -> None:
         """Let tasks run one after the other, as long as some end at once: one turn commits all their verdicts."""
         while self._prefetch.is_plentiful and self._prefetch.may_begin and not self._planner.readers:
+            if self._waiting.due.is_past(self._clock.now_ms()):
+                return
             before = len(self._planner.outcomes)
             for _ in range(SHORT):
                 await asyncio.sleep(0)
@@ -153,8 +155,11 @@ class Prefetching:
         self._is_beginning = True  # A handler that cannot start ends at once, which calls this method again.
         free = self._slots() - self._attempts.slots_taken - self._slots_kept
         now, monotonic = self._clock.now_ms(), self._clock.monotonic()
-        # If tasks are due, the next turn releases them first: they may be more urgent.
-        while free > 0 and self._prefetch.may_begin and not is_past(self._waiting.next_due, now):
+        ages = self._waiting.picker.rules.declared.aging is not None
+        while free > 0 and self._prefetch.may_begin:
+            if self._waiting.due.overtakes(tasks[0].effective, now, ages=ages):
+                # The next turn releases tasks that may be more urgent.
+                break
             is_held_back = self._backpressure.holds_back(tasks[0].effective)
             if is_past(tasks[0].expires_at, now) or is_held_back or not self._may_start(now, monotonic):
                 self._planner.return_prefetched()

@@ -11,7 +11,7 @@ from taskmill.model.attempt import AttemptFailure, End, Return, TryAgain
 from taskmill.model.filters import Filters
 from taskmill.model.status import Ending, Status
 from taskmill.model.task import Lane, Place
-from taskmill.model.turn import Judged, Starts, Turn, TurnUpkeep
+from taskmill.model.turn import DueFront, Judged, Look, Starts, Turn, TurnUpkeep
 from tests.store.contract.samples import NOW, TYPE, active, add, claim, commit, ended, new_task
 
 
@@ -81,9 +81,10 @@ class Finishing:
         await commit(store, task, TryAgain("e", NOW + 1000))
         assert (await active(store, id)).status == Status.SCHEDULED
         result = await store.turn(Turn(now=NOW + 999, upkeep=TurnUpkeep(promote=True)))
-        assert (result.commit.released, result.next_due) == ([], NOW + 1000)
+        # It counts as a little more urgent than new tasks: it has waited for longer than those that are due with it.
+        assert (result.commit.released, result.next_due) == ([], DueFront(NOW + 1000, 127))
         result = await store.turn(Turn(now=NOW + 1000, upkeep=TurnUpkeep(promote=True)))
-        assert result.next_due is None
+        assert result.next_due == DueFront()
         # The aging clock continues: its place in the queue is that of its submission.
         assert [(task.lane, task.place) for task in result.commit.released] == [
             (Lane("", 128, TYPE), Place(NOW, id, id)),
@@ -100,7 +101,19 @@ class Finishing:
         assert [(task.lane, task.place) for task in result.commit.released] == [
             (Lane("g7", 128, TYPE), Place(NOW + 1000, due, due)),
         ]
-        assert (result.lanes, result.fronts, result.next_due) == (None, {}, NOW + 2000)
+        assert (result.lanes, result.fronts, result.next_due) == (None, {}, DueFront(NOW + 2000, 128))
+
+    @pytest.mark.parametrize("survey", [False, True])
+    async def test_a_turn_reads_how_urgent_the_next_delayed_tasks_are(self, store: Store, survey: bool) -> None:
+        delayed = [
+            new_task(status=Status.SCHEDULED, due_at=NOW + n, queued_at=NOW + n, priority=200 - n) for n in range(1, 22)
+        ]
+        await add(store, *delayed)
+        look = Turn(now=NOW, upkeep=TurnUpkeep(promote=not survey), look=Look(survey=survey, slots=1))
+        # More tasks follow the 20th, and any of them may be more urgent.
+        assert (await store.turn(look)).next_due == DueFront(NOW + 1, 180, NOW + 20)
+        promote = Turn(now=NOW + 3, upkeep=TurnUpkeep(promote=True))
+        assert (await store.turn(promote)).next_due == DueFront(NOW + 4, 179)
 
     async def test_a_task_that_is_due_and_claimed_in_one_turn_shares_its_transaction(self, store: Store) -> None:
         done, next_one = await add(store, new_task(), new_task())
@@ -133,7 +146,7 @@ class Finishing:
         await store.shift_clock(-5)
         result = await store.turn(Turn(now=NOW + 5, upkeep=TurnUpkeep(promote=True)))
         assert [task.place for task in result.commit.released] == [Place(NOW + 5, relative, relative)]
-        assert result.next_due == NOW + 20
+        assert result.next_due == DueFront(NOW + 20, 128)
         assert (await active(store, absolute)).status == Status.SCHEDULED
 
     async def test_expiry_takes_waiting_tasks_past_their_deadline_and_no_others(self, store: Store) -> None:

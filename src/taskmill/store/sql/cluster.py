@@ -16,7 +16,7 @@ from taskmill.model.attempt import FOR_A_TASK, FOR_PRESSURE, StopReason
 from taskmill.model.cluster import Admission, Elsewhere, Host, Others, Preemption, Runner
 from taskmill.model.controls import Bucket
 from taskmill.model.task import Lane
-from taskmill.model.turn import Rate, TurnResult
+from taskmill.model.turn import DueFront, Rate, TurnResult
 from taskmill.model.type_name import domain_of
 from taskmill.policy.admission import admitted
 from taskmill.policy.aging import effective_priority
@@ -49,7 +49,7 @@ class _Work(msgspec.Struct, array_like=True):
 class _Survey(msgspec.Struct, array_like=True):
     lanes: list[Lane]
     hooks: list[int]
-    next_due: int | None
+    next_due: DueFront
     next_expiry: int | None
     next_beat: int | None
     away: list[tuple[int, int]]

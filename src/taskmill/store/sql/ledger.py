@@ -15,7 +15,7 @@ from taskmill.model.attempt import FOR_A_TASK, FOR_PRESSURE, Again, End, LeaveTo
 from taskmill.model.commit import CancelResult, Commit, SeriesChange
 from taskmill.model.status import Ending
 from taskmill.model.task import Lane, Place
-from taskmill.model.turn import Judged, Look, News, Turn, TurnResult, TurnUpkeep
+from taskmill.model.turn import DueFront, Judged, Look, News, Turn, TurnResult, TurnUpkeep
 from taskmill.policy.aging import front_size
 from taskmill.policy.families import ENDING_OF_STOP
 from taskmill.policy.verdicts import after_attempt
@@ -36,6 +36,7 @@ BITE = 500
 _decode = msgspec.json.Decoder().decode
 _decode_fronts = msgspec.json.Decoder(list[tuple[str, int, str, bool, list[Place]]]).decode
 _decode_stopped = msgspec.json.Decoder(list[tuple[int, StopReason]]).decode
+_decode_due = msgspec.json.Decoder(DueFront).decode
 _decode_news = msgspec.json.Decoder(News).decode
 _decode_held = msgspec.json.Decoder(list[tuple[int, str | None, bool, LinkKinds]], strict=False).decode
 
@@ -114,7 +115,7 @@ def _look(connection: Connection, turn: Turn, result: TurnResult, *, is_owed: bo
         cluster.survey(connection, look.slots, result)
         refill = result.lanes or ()
     elif upkeep.promote:
-        result.next_due = _one(connection, "next_due")
+        result.next_due = _decode_due(_one(connection, "next_due"))
     if (look.news is not None or look.queued) and not look.survey:
         result.seen = Commit()
         result.needs_survey = not _read_news(connection, look, result, result.seen)

@@ -176,8 +176,14 @@ t.expires_at IS NOT NULL AND t.status IN ('pending', 'scheduled', 'blocked')
             AND greatest(control.paused_at, coalesce(t.paused_at, control.paused_at)) < t.expires_at
     ));
 
--- name: first_due
-SELECT min(due_at) FROM taskmill_task WHERE status = 'scheduled';
+-- name: next_due_tasks
+-- [when the next delayed task is due, urgency of the most urgent of the next 20, when the last of them is due if there
+-- may be more]. A task that was attempted before counts as a little more urgent: it may have waited longer than others.
+SELECT json_row(
+    min(due_at), min(urgency - CASE WHEN attempt > 0 THEN 1 ELSE 0 END), CASE WHEN count(*) = 20 THEN max(due_at) END)
+FROM (
+    SELECT due_at, urgency, attempt FROM taskmill_task WHERE status = 'scheduled' ORDER BY due_at LIMIT 20
+) AS soon;
 
 -- name: first_expiry
 SELECT min(t.expires_at) FROM taskmill_task AS t WHERE {may_expire} AND t.frozen = false;

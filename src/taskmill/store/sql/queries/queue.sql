@@ -8,19 +8,19 @@ SELECT json_list(json_row(group_name, urgency, type, {is_renewed}, queued_at, re
 WHERE group_name IS NOT NULL;
 
 -- name: survey
--- Return everything the dispatcher needs for planning, as of one moment: [lanes, ids of due hooks, next due time, next
+-- Return everything the dispatcher needs for planning, as of one moment: [lanes, ids of due hooks, next due tasks, next
 -- deadline, next due time of a series, [id, cause] of preempted tasks, [id, reason] of running tasks that were asked to
 -- stop, [id, priority, urgency] of the tasks running here, load of other nodes, waiting types that other nodes can
 -- run]. $1 is the number of slots here, as in elsewhere.
 -- sqlite:
 WITH RECURSIVE {every_lane}
 SELECT json_row(
-    json({lanes_found}), json(({hooks_due})), ({first_due}), ({first_expiry}), ({first_beat}), json(({made_way})),
+    json({lanes_found}), json(({hooks_due})), json(({next_due_tasks})), ({first_expiry}), ({first_beat}), json(({made_way})),
     json(({stop_requests})), json(({running_urgencies})), {others_at_work}, json_row());
 -- postgres:
 WITH RECURSIVE {every_lane}, {own_slots}
 SELECT json_row(
-    {lanes_found}, ({hooks_due}), ({first_due}), ({first_expiry}), ({first_beat}), ({made_way}), ({stop_requests}),
+    {lanes_found}, ({hooks_due}), ({next_due_tasks}), ({first_expiry}), ({first_beat}), ({made_way}), ({stop_requests}),
     ({running_urgencies}), {others_at_work},
     (
         SELECT json_list(DISTINCT known.type)
@@ -86,7 +86,7 @@ SELECT json_list(json_row(lane.group_name, lane.urgency, lane.type, {is_renewed}
 FROM rows($1, group_name text, urgency smallint, type text, renewed boolean) AS lane;
 
 -- name: next_due
-{first_due};
+{next_due_tasks};
 
 -- name: next_expiry
 {first_expiry};
