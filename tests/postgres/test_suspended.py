@@ -18,7 +18,6 @@ from taskmill.model.turn import Look, Turn
 from taskmill.store.postgres import heartbeat, lease
 from tests.postgres.test_nodes import OpenStore, open_node
 from tests.store.contract.samples import NOW, add, claim, new_task
-from tests.warm_python import Popen
 
 __all__ = ["open_node"]
 
@@ -48,7 +47,7 @@ class _Nodes:
     def start(self, name: str, *how: str) -> subprocess.Popen[bytes]:
         words = [sys.executable, "-m", "tests.postgres.suspended_node", self._address, str(LEASE), name, *how]
         with (self._folder / f"log of {name}").open("wb") as log:
-            node = Popen(words, stderr=log)
+            node = subprocess.Popen(words, stderr=log)
         self._started.append(node)
         return node
 
