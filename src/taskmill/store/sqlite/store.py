@@ -218,7 +218,7 @@ class SqliteStore(WriteSide, FileReads):
         return await super()._read(request)
 
     async def _look_up(self, request: Callable[[AnyConnection], T]) -> T:
-        """Read on the event loop while no thread is at work: a hand-over to one takes far longer."""
+        """Read on the event loop while no thread is at work: a hand-over takes far longer (docs/decisions/0041)."""
         if self._in_memory or not self._writer.is_free or not self._reader.is_idle:
             return await self._read(request)
         try:
