@@ -54,10 +54,13 @@ class Network:
                     client.close()
                     continue
                 try:
-                    self._links.append(self._link(client))
+                    link = self._link(client)
                 except OSError:
                     # The server is down right now.
                     client.close()
+                else:
+                    # Not before the link is made: cut() may have replaced the list meanwhile.
+                    self._links.append(link)
 
     def _link(self, client: socket.socket) -> _Link:
         return _Link(client, self._connect, is_silent=self.is_silent, tells_of_resets=self._tells_of_resets)

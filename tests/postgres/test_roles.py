@@ -171,6 +171,8 @@ async def test_missing_tables_are_not_made_by_a_role_that_may_not(places: Places
 
 
 async def test_a_role_that_submits_by_name_needs_no_more(places: Places) -> None:
+    async with Scheduler(places.of("worker"), domains=[domain]) as worker, worker.running():
+        pass  # it publishes its types
     async with Scheduler(places.of("producer")) as producer:
         handle = await producer.submit(Submission("d::work", {"n": 1}))
         assert (await producer.get(handle.id)).type == "d::work"
