@@ -88,7 +88,7 @@ POINTS = [
     Point("dead letter revived, not committed", "taskmill.store.sql.history:revive", "after", 2),
     Point("dead letter revived, caller not told", "taskmill.store.sqlite.store:SqliteStore.revive", "after", 2),
     # Opening and recovery.
-    Point("file created, empty", "taskmill.store.sqlite.store:create_file", "after", 1),
+    Point("file created", "taskmill.store.sqlite.store:create_database", "after", 1),
     Point("before recovery", "taskmill.store.sql.recovering:recover", "before", 2),
     Point("recovery written, not committed", "taskmill.store.sql.recovering:recover", "after", 2),
     Point("recovery committed", "taskmill.store.sqlite.store:SqliteStore.recover", "after", 2),

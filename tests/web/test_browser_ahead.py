@@ -241,7 +241,7 @@ def test_a_task_that_would_miss_its_deadline_is_saved_by_a_remedy(tmp_path: Path
         expect(page.locator(".why-figures .figure").first).to_contain_text("too late")
         helps = page.get_by_role("region", name="What would help").get_by_role("listitem")
         expect(helps).to_have_count(2)
-        expect(helps.first).to_contain_text("No rate limit of group 'api'.With this it would start now,")
+        expect(helps.first).to_contain_text("No rate limit for group 'api'.With this it would start now,")
         faster = "Rate limit of group 'api' from 1 per hour to 2 per hour."
         expect(helps.last).to_contain_text(f"{faster}With this it would start later, but before its deadline")
         assert page.evaluate(TOO_WIDE) == []
