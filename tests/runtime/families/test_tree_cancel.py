@@ -6,6 +6,7 @@ import asyncio
 import statistics
 import time
 from pathlib import Path
+from typing import Any
 
 from taskmill import Context, Domain, Scheduler
 from taskmill.events import TaskCancelled, TaskWaiting
@@ -70,10 +71,11 @@ async def test_a_tree_of_three_levels_is_cancelled_in_one_call(tmp_path: Path, e
             await at_work.wait()
             parents = {record.id: record.parent_id for record in await scheduler.tasks(limit=10_000)}
             listener = scheduler.events(TaskCancelled)
-            began, before = time.process_time(), scheduler._store._requests.commits
+            store: Any = scheduler._store
+            began, before = time.process_time(), store._requests.commits
             assert await top.cancel()
             assert (await top.wait()).ending == "cancelled"
-            took, transactions = time.process_time() - began, scheduler._store._requests.commits - before
+            took, transactions = time.process_time() - began, store._requests.commits - before
             ended = [(await anext(listener)).task_id for _ in range(1 + BRANCHES * (1 + leaves))]
         assert await scheduler.count(status="cancelled") == 1 + BRANCHES * (1 + leaves)
         assert await scheduler.count(status="scheduled") == 10 * COMMIT, "other tasks are unaffected"
