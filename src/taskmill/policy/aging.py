@@ -66,7 +66,7 @@ def lines_crossed(aging: Aging, base: int, before_ms: int, after_ms: int) -> lis
 
 Rank = tuple[int, int, int]
 
-MOST_IN_SIGHT = 65_536
+MOST_IN_SIGHT = 49_152
 LARGEST_FRONT = 512
 SMALLEST_FRONT = 4
 
