@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from itertools import chain, groupby
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ pytest.register_assert_rewrite(
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Return the number of workers for ``-n auto``: more than cores, because tests wait for servers and processes."""
-    return (os.cpu_count() or 1) + 2
+    return (os.cpu_count() or 1) + 3
 
 
 LONGEST_FIRST = ("cluster", "typing", "crash", "power", "postgres", "web", "moving", "release")
@@ -61,9 +62,25 @@ LONGEST_FIRST = ("cluster", "typing", "crash", "power", "postgres", "web", "movi
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the folders with the longest tests first, so that no worker ends late and alone."""
+    """Let each worker begin with its share of the folders with the longest tests, so that none ends late and alone.
+
+    Each worker is given as many consecutive tests as the others.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    shares: list[list[pytest.Item]] = [[] for _ in range(workers)]
     places = {name: place for place, name in enumerate(LONGEST_FIRST)}
-    items.sort(key=lambda item: places.get(item.path.relative_to(TESTS).parts[0], len(places)))
+    folder = {item: item.path.relative_to(TESTS).parts[0] for item in items}
+    long = sorted((item for item in items if folder[item] in places), key=lambda item: places[folder[item]])
+    for _, file in groupby(long, key=lambda item: item.path):
+        min(shares, key=len).extend(file)
+    others = [item for item in items if folder[item] not in places]
+    left = len(items)
+    for number, share in enumerate(shares):
+        room = max(left // (workers - number) - len(share), 0)
+        share.extend(others[:room])
+        del others[:room]
+        left -= len(share)
+    items[:] = [*chain.from_iterable(shares), *others]
 
 
 @pytest.fixture(params=["memory", "file", "postgres"])

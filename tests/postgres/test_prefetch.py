@@ -88,7 +88,7 @@ async def test_prefetched_tasks_of_a_killed_node_run_elsewhere_without_a_crash(
         node = Popen([sys.executable, "-m", "tests.postgres.short_task_node", postgres_store])
         try:
             async with asyncio.timeout(LONG):
-                while not (tmp_path / f"{short_task_node.HANGS}.1").exists():
+                while not short_task_node.sign_of_hanging(str(tmp_path)).exists():
                     await asyncio.sleep(0.02)
             with psycopg.connect(postgres_store, autocommit=True) as connection:
                 claimed = "SELECT count(*) FROM taskmill_task WHERE status = 'running' AND started_at IS NULL"

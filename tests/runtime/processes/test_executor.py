@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import psutil
 import pytest
 
 from taskmill.execute import worker
@@ -320,17 +321,17 @@ async def test_workers_inherit_the_right_to_dispatch_and_pass_it_on_to_no_child(
 
 async def test_closing_ends_busy_and_idle_workers(clock: CountingClock, pipe: tuple[FileIO, FileIO]) -> None:
     reader, writer = pipe
-    inherited = writer.fileno()
+    inherited, before = writer.fileno(), set(psutil.Process().children())
     executor = ProcessExecutor(clock, lambda: [inherited])
     busy = start(executor, handlers.spin_and_ignore_signals)
     await busy.link.first_report()
     await outcome_of(executor, handlers.process_id)
+    assert len(set(psutil.Process().children()) - before) == 2
     writer.close()
     await executor.close()
     assert busy.outcomes == [Interrupted()]
     await end_of(reader)
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    assert set(psutil.Process().children()) <= before, "no worker is left, not even one that has ended"
 
 
 async def test_workers_die_with_their_scheduler(tmp_path: Path, pipe: tuple[FileIO, FileIO]) -> None:
