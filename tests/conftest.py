@@ -54,7 +54,7 @@ pytest.register_assert_rewrite(
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Return the number of workers for ``-n auto``: more than cores, because tests wait for servers and processes."""
-    return (os.cpu_count() or 1) + 3
+    return (os.cpu_count() or 1) + 2
 
 
 LONGEST_FIRST = ("cluster", "typing", "crash", "power", "postgres", "web", "moving", "release")

@@ -287,13 +287,18 @@ WAYS: Mapping[str, Callable[[random.Random, Folder], Taste]] = {
 }
 
 
+UNNAMED = " (deleted)"
+"""How the system ends the name that it shows for a file without a name."""
+
+
 def develop(folder: Folder, way: str, chance: random.Random) -> Disk:
     """Choose one of the possible disks."""
     taste = WAYS[way](chance, folder)
     disk: dict[str, bytes] = {}
     for name, versions in folder.names.items():
         file = taste.name(versions)
-        if file is not None:
+        # A file that was opened without a name is gone once its process has ended, unless it was given one.
+        if file is not None and not name.endswith(UNNAMED):
             disk[name] = _content(file, taste)
     return disk
 
