@@ -30,10 +30,10 @@ class Announced:
     """The starts, failures and endings that were announced lately; instants are in milliseconds."""
 
     def __init__(self) -> None:
-        self._starts: dict[int, tuple[int, int]] = {}
-        """The last announced attempt of each task, and when it was announced."""
-        self._failures: dict[int, tuple[int, int]] = {}
-        """The last attempt of each task that was announced as failed and retried, and when it was announced."""
+        self._starts: dict[tuple[int, int], int] = {}
+        """When the start of an attempt was announced, by task and number of the attempt."""
+        self._failures: dict[tuple[int, int], int] = {}
+        """The same for failures that are retried. One of another process may be read after a later one of this one."""
         self._ended_here: dict[int, int] = {}
         """When the ending of a task, committed here, was announced."""
         self._ended_elsewhere: dict[int, int] = {}
@@ -47,7 +47,7 @@ class Announced:
         ``attempt`` is the number of the attempt, if the event is about one.
         """
         if kind == "TaskDispatched":
-            self._starts[id] = (details["attempt"], now)
+            self._starts[id, details["attempt"]] = now
         if kind not in ENDINGS or details.get("will_retry"):
             # The task is active; if it had ended, it was revived.
             self._ended_elsewhere.pop(id, None)
@@ -59,19 +59,19 @@ class Announced:
 
     def is_new_start(self, id: int, attempt: int, now: int) -> bool:
         """Note a start that was read from the store; return False if it was announced before."""
-        known = self._starts.get(id)
-        self._starts[id] = (attempt, now)
-        return known is None or known[0] < attempt
+        is_new = (id, attempt) not in self._starts
+        self._starts[id, attempt] = now
+        return is_new
 
     def may_be_new_failure(self, id: int, attempt: int) -> bool:
         """True if a failure that was read from the store was not announced before."""
-        return self._failures.get(id, (0, 0))[0] < attempt
+        return (id, attempt) not in self._failures
 
     def is_new_failure(self, id: int, attempt: int, now: int) -> bool:
         """Note a failure that is retried; return False if it was announced before."""
         is_new = self.may_be_new_failure(id, attempt)
         if is_new:
-            self._failures[id] = (attempt, now)
+            self._failures[id, attempt] = now
         return is_new
 
     def may_be_new_ending(self, id: int, ended_at: int) -> bool:
@@ -89,7 +89,7 @@ class Announced:
     def forget(self, now: int, running: frozenset[int]) -> None:
         """Forget what is too old to be read from the store again; the starts of running tasks are kept."""
         before = now - KEPT_MS
-        self._starts = {id: start for id, start in self._starts.items() if start[1] >= before or id in running}
-        self._failures = {id: failure for id, failure in self._failures.items() if failure[1] >= before}
+        self._starts = {start: at for start, at in self._starts.items() if at >= before or start[0] in running}
+        self._failures = {failure: at for failure, at in self._failures.items() if at >= before}
         self._ended_here = {id: at for id, at in self._ended_here.items() if at >= before}
         self._ended_elsewhere = {id: at for id, at in self._ended_elsewhere.items() if at >= before}

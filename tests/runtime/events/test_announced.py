@@ -55,6 +55,15 @@ def test_a_start_is_new_once_per_attempt() -> None:
     assert not announced.is_new_start(1, 2, 1003)
 
 
+def test_a_failure_of_another_process_is_new_after_a_later_attempt_failed_here() -> None:
+    announced = Announced()
+    assert announced.is_news_of_this_process("TaskDispatched", 1, 1000, {"attempt": 2})
+    assert announced.is_news_of_this_process("TaskFailed", 1, 1001, RETRY, 2)
+    assert announced.is_new_start(1, 1, 1002)
+    assert announced.is_new_failure(1, 1, 1002)
+    assert not announced.is_new_start(1, 2, 1003), "the start that was read did not replace it"
+
+
 def test_starts_of_running_tasks_are_kept_and_the_rest_is_forgotten() -> None:
     announced = Announced()
     for id in (1, 2):
