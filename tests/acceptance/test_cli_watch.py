@@ -190,10 +190,9 @@ def test_on_a_terminal_the_last_picture_stays(dispatching: Path) -> None:
     gates = [dispatching / name for name in "ab"]
     id = submit(dispatching, "album", gates=[*map(str, gates)])
     with on_terminal(dispatching, "watch", dispatching / "tasks.db", id) as terminal:
-        terminal.until("children: 2 running")
-        drawn = terminal.until("40%")
-        assert "waiting" in drawn
-        assert "━" in drawn
+        for words in ("children: 2 running", "40%", "waiting"):
+            terminal.until(words)
+        assert "━" in terminal.seen
         for gate in gates:
             gate.touch()
         seen = terminal.rest()
