@@ -81,8 +81,7 @@ class Front:
         """Replace the places of some lanes by those read from the store: the first ones, at most ``size`` of each."""
         for lane, places in fronts.items():
             known = self._known(lane)
-            self._note_budgets(known.places)
-            self._note_budgets(places)
+            self._note_budgets([*known.places, *places])
             known.places = places
             known.complete = len(places) < size
             known.low_water = max(size // 4, 1)
@@ -169,7 +168,9 @@ class Front:
         return not self.groups
 
     def _note_budgets(self, places: Iterable[Place]) -> None:
-        self.has_budgets = self.has_budgets or any(place.io is not None for place in places)
+        for place in places:
+            if place.io is not None:
+                self.has_budgets = True
 
     def _touch_lane(self, lane: Lane) -> None:
         lanes = self.touched.setdefault(lane.group, set())

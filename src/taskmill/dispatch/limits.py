@@ -46,7 +46,7 @@ class Load:
 
     def in_group(self, group: str) -> int:
         """Return how many slots a group uses on all nodes."""
-        return self.groups[group] + self.elsewhere.groups.get(group, 0)
+        return self.groups.get(group, 0) + self.elsewhere.groups.get(group, 0)
 
     def in_domain(self, domain: str) -> int:
         """Return how many slots a domain uses on all nodes."""
