@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from taskmill import Domain, Scheduler
 from taskmill.store.sqlite import disk_sync
 from taskmill.store.sqlite.disk_sync import Handover
+from taskmill.store.sqlite.log import LogFile
 
 
 @pytest.fixture
@@ -50,3 +54,28 @@ def test_a_slow_disk_goes_back_to_the_thread_and_stays_there(now: list[float]) -
     now[0] += disk_sync.GIVE_UP_FOR
     watch.thread_took(0.015)
     assert watch.loop_is_busy
+
+
+@pytest.mark.parametrize(("longest", "first"), [(60.0, "the handler"), (0.0, "the sync")])
+async def test_a_sync_on_the_loop_comes_after_a_handler_that_can_start_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, longest: float, first: str
+) -> None:
+    domain, order, really_sync = Domain("work"), list[str](), LogFile.sync
+
+    @domain.task
+    async def note() -> None:
+        order.append("the handler")
+
+    def sync(log: LogFile) -> None:
+        order.append("the sync")
+        really_sync(log)
+
+    monkeypatch.setattr(Handover, "loop_is_busy", True)
+    monkeypatch.setattr(LogFile, "sync", sync)
+    monkeypatch.setattr(disk_sync, "LONGEST_DELAY", longest)
+    async with Scheduler(tmp_path / "tasks.db", domains=[domain]) as scheduler, scheduler.running():
+        await (await note.submit()).result()
+        order.clear()
+        await (await note.submit()).result()
+    assert order[0] == first
+    assert set(order) == {"the handler", "the sync"}

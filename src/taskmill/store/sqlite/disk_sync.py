@@ -28,6 +28,10 @@ SLOW_DISK = 0.005
 STAY_FOR = 5.0
 GIVE_UP_FOR = 60.0
 SMOOTHING = 0.3
+ITERATIONS_FIRST = 3
+"""Iterations of the event loop before a sync on it: the next transaction and the handlers that it starts go first."""
+LONGEST_DELAY = 0.001
+"""The longest time, in seconds, by which these may delay the sync."""
 
 Durable = Callable[[], None]
 Failed = Callable[[Exception], None]
@@ -122,7 +126,7 @@ class DiskSync:
         if not self.is_busy:
             self.is_busy = True
             # Start after the other callbacks of this commit have registered, so that all of them share one sync.
-            asyncio.get_running_loop().call_soon(self._sync)
+            asyncio.get_running_loop().call_soon(self._sync, time.monotonic())
 
     def sync_soon(self) -> None:
         """Sync all commits so far within ``SYNC_AT_LATEST`` seconds."""
@@ -133,15 +137,18 @@ class DiskSync:
         self._soon = None
         self.when_durable(_nothing, None)
 
-    def _sync(self) -> None:
-        """Sync the log in the thread, or here if the loop would starve the thread."""
+    def _sync(self, asked_at: float, iterations: int = 0) -> None:
+        """Sync the log in the thread, or on the loop if it would starve the thread."""
         if self.must_mend or self.log.in_doubt:
             self.must_mend = True
             self._mend()
             return
+        began, on_loop = time.monotonic(), self._handover.loop_is_busy
+        if on_loop and iterations < ITERATIONS_FIRST and began - asked_at < LONGEST_DELAY:
+            asyncio.get_running_loop().call_soon(self._sync, asked_at, iterations + 1)
+            return
         self.cover_commits()
-        began = time.monotonic()
-        if not self._handover.loop_is_busy:
+        if not on_loop:
             self._thread.start(self.log.sync, partial(self._synced, began, self._handover.thread_took))
             return
         wrong: Exception | None = None
