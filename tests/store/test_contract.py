@@ -6,16 +6,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from taskmill.core.clock import SystemClock
 from taskmill.core.ports import Store
 from taskmill.store.opening import open_store
+from tests.store.clocks import StillClock
 from tests.store.contract import StoreContract
 
 
 class TestStores(StoreContract):
     @pytest.fixture
     async def store(self, any_store: str) -> AsyncIterator[Store]:
-        store = open_store(any_store, "full", SystemClock())
+        store = open_store(any_store, "full", StillClock())
         await store.open()
         yield store
         await store.close()

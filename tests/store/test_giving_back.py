@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from taskmill.core.clock import SystemClock
 from taskmill.core.ports import Store
 from taskmill.model.controls import EVERYTHING, Scope, ScopeKind
 from taskmill.model.status import Ending, OnDuplicate, Status
@@ -16,6 +15,7 @@ from taskmill.model.turn import Look, Turn, TurnUpkeep
 from taskmill.store.opening import open_store
 from taskmill.store.sql import paused_time
 from tests.repetition import seeds
+from tests.store.clocks import StillClock
 from tests.store.contract.paused_time import PausedTime
 from tests.store.contract.samples import NOW, TYPE, active, add, claim, ended, new_task
 
@@ -25,7 +25,7 @@ LANE = Lane("g", 128, TYPE)
 
 @pytest.fixture
 async def store(any_store: str) -> AsyncIterator[Store]:
-    store = open_store(any_store, "full", SystemClock())
+    store = open_store(any_store, "full", StillClock())
     await store.open()
     yield store
     await store.close()
@@ -132,14 +132,14 @@ async def test_a_replacement_takes_the_true_place_of_what_it_replaces(store: Sto
 async def test_an_interrupted_return_of_time_continues_where_it_stopped(any_store: str) -> None:
     if any_store == ":memory:":
         pytest.skip("it ends with its process")
-    store = open_store(any_store, "full", SystemClock())
+    store = open_store(any_store, "full", StillClock())
     await store.open()
     ids = await add(store, *(new_task(group="g", queued_at=NOW + n) for n in range(20)))
     await store.pause(G, NOW + 50, None)
     await store.resume(G, NOW + 1050)
     await store.give_back()
     await store.close()
-    store = open_store(any_store, "full", SystemClock())
+    store = open_store(any_store, "full", StillClock())
     await store.open()
     assert len((await store.controls()).ended_pauses) == 1
     assert 8 <= await give_back_everything(store) <= 10, "two batches were done before"

@@ -27,6 +27,7 @@ from taskmill.store.sqlite.reading import check_file_not_sealed
 from taskmill.store.sqlite.session import Session
 from taskmill.store.sqlite.store import SqliteStore
 from taskmill.testing import ManualClock
+from tests.store.clocks import StillClock
 from tests.store.contract import new_task
 
 
@@ -75,7 +76,7 @@ async def test_a_file_of_an_older_version_keeps_its_tasks_and_its_pauses(path: s
     )
     raw.execute("INSERT INTO taskmill_control (kind, name, paused_at) VALUES ('group', 'g', 2000)")
     raw.close()
-    store = SqliteStore(path, "full", SystemClock())
+    store = SqliteStore(path, "full", StillClock())
     await store.open()
     group = Scope(ScopeKind.GROUP, "g")
     assert (await store.controls()).pauses == {group: Pause(2000)}

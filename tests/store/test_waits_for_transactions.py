@@ -2,33 +2,49 @@
 
 from __future__ import annotations
 
-from taskmill.core.clock import SystemClock
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from taskmill.core.ports import Store
+from taskmill.model.controls import EVERYTHING
 from taskmill.model.durations import from_ms
-from taskmill.model.records import HistoryRecord
+from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.store.opening import open_store
+from tests.store.clocks import HurriedClock
 from tests.store.contract.samples import NOW, add, new_task
 
 
-class HurriedClock(SystemClock):
-    """A clock on which five seconds pass between two looks at it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._seconds = 0.0
-
-    def monotonic(self) -> float:
-        self._seconds += 5
-        return self._seconds
-
-
-async def test_a_cancelled_task_ends_when_its_transaction_begins(any_store: str) -> None:
+@pytest_asyncio.fixture
+async def store(any_store: str) -> AsyncIterator[Store]:
     store = open_store(any_store, "full", HurriedClock())
     await store.open()
-    try:
-        (id,) = await add(store, new_task())
-        await store.cancel([id], NOW)
-        record = await store.get(id)
-        assert isinstance(record, HistoryRecord)
-        assert record.ended_at >= from_ms(NOW + 5000)
-    finally:
-        await store.close()
+    yield store
+    await store.close()
+
+
+async def test_a_cancelled_task_ends_when_its_transaction_begins(store: Store) -> None:
+    (id,) = await add(store, new_task())
+    await store.cancel([id], NOW)
+    record = await store.get(id)
+    assert isinstance(record, HistoryRecord)
+    assert record.ended_at >= from_ms(NOW + 5000)
+
+
+async def test_a_pause_begins_and_ends_when_its_transaction_begins(store: Store) -> None:
+    await store.pause(EVERYTHING, NOW, NOW + 3000, relative=True)
+    (pause,) = (await store.controls()).pauses.values()
+    assert pause.since >= NOW + 5000
+    assert pause.until is not None
+    assert pause.until - pause.since == 3000
+
+
+async def test_a_resumed_scope_was_paused_until_the_transaction_begins(store: Store) -> None:
+    (id,) = await add(store, new_task(expires_at=NOW + 60_000))
+    await store.pause(EVERYTHING, NOW, None)
+    (pause,) = (await store.controls()).pauses.values()
+    await store.resume(EVERYTHING, pause.since)
+    record = await store.get(id)
+    assert isinstance(record, TaskRecord)
+    assert record.expires_at is not None
+    assert record.expires_at >= from_ms(NOW + 60_000 + 5000)

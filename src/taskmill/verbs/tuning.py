@@ -46,7 +46,7 @@ class TuneMethods(ControlMethods):
 
     async def pause(self) -> None:
         """Start no more tasks until :meth:`resume`; running tasks continue."""
-        await self._pause(EVERYTHING, None)
+        await self._pause(EVERYTHING)
 
     async def resume(self) -> None:
         """End :meth:`pause`."""
@@ -113,25 +113,26 @@ class TuneMethods(ControlMethods):
                 self._announcer.weight_changed(name, weight, change.weight)
         self._rules_changed()
 
-    async def _pause(self, scope: Scope, until: int | None, *, relative: bool = False) -> None:
+    async def _pause(self, scope: Scope, until: int | None = None, duration: int | None = None) -> None:
         self._opened()
+        await self._end_pauses()
         now = self._clock.now_ms()
-        await self._end_pauses(now)
-        await self._store.pause(scope, now, until, relative=relative)
+        if duration is not None:
+            until = now + duration
+        await self._store.pause(scope, now, until, relative=duration is not None)
         self._announcer.scope_paused(scope, None if until is None else from_ms(until))
         self._rules_changed()
 
     async def _resume(self, scope: Scope) -> None:
         self._opened()
-        now = self._clock.now_ms()
-        await self._end_pauses(now)
-        if await self._store.resume(scope, now):
+        await self._end_pauses()
+        if await self._store.resume(scope, self._clock.now_ms()):
             self._announcer.scope_resumed(scope)
             self._rules_changed()
 
-    async def _end_pauses(self, now: int) -> None:
+    async def _end_pauses(self) -> None:
         """End the pauses whose time is over and announce them; the store would end them without an event."""
-        for over in await self._store.end_pauses(now):
+        for over in await self._store.end_pauses(self._clock.now_ms()):
             self._announcer.scope_resumed(over)
             self._rules_changed()
 
@@ -139,20 +140,17 @@ class TuneMethods(ControlMethods):
         if self._loop is not None:
             self._loop.rules_changed()
 
-    def _pause_end(self, until: datetime | None, duration: Duration | None) -> int | None:
+    def _checked_end(self, until: datetime | None, duration: Duration | None) -> tuple[int | None, int | None]:
+        """Return the end of a pause, or how long it lasts, in milliseconds; None for both if it has no end."""
         if until is not None and duration is not None:
             raise ConfigError("until and duration exclude each other; give one of them")
-        now = self._clock.now_ms()
-        if duration is not None:
-            if (ms := milliseconds(duration, "duration")) == 0:
-                raise ConfigError("duration must be longer than zero")
-            return now + ms
-        if until is not None:
-            at = instant(until, "until")
-            if at <= now:
-                raise ConfigError(f"until must be in the future, got {until.isoformat()}")
-            return at
-        return None
+        ms = None if duration is None else milliseconds(duration, "duration")
+        if ms == 0:
+            raise ConfigError("duration must be longer than zero")
+        at = None if until is None else instant(until, "until")
+        if until is not None and at is not None and at <= self._clock.now_ms():
+            raise ConfigError(f"until must be in the future, got {until.isoformat()}")
+        return at, ms
 
     async def _known_type(self, name: str) -> None:
         if not self._registry.knows(name) and name not in await self._store.published_types():
@@ -177,8 +175,7 @@ class GroupControl:
         """Start no more tasks of the group until it is resumed or the pause ends; running tasks continue."""
         self._scheduler._opened()
         await self._scheduler._settle_clock()
-        ends_at = self._scheduler._pause_end(until, duration)
-        await self._scheduler._pause(self._scope, ends_at, relative=duration is not None)
+        await self._scheduler._pause(self._scope, *self._scheduler._checked_end(until, duration))
 
     async def resume(self) -> None:
         """End the pause. Its tasks have neither aged nor come closer to their deadlines meanwhile."""
@@ -216,7 +213,7 @@ class DomainControl:
         """Start no more tasks of the domain until it is resumed; running tasks continue."""
         self._scheduler._opened()
         await self._scheduler._known_domain(self.name)
-        await self._scheduler._pause(self._scope, None)
+        await self._scheduler._pause(self._scope)
 
     async def resume(self) -> None:
         """End :meth:`pause`."""

@@ -1,4 +1,4 @@
-"""Timed pauses whose end has passed without a dispatcher: the next verb that notices it announces it."""
+"""Pauses and the time of verbs: one that finds an overdue pause announces its end, and one that waits begins later."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from taskmill import Domain, Handle, Scheduler
+from taskmill import Domain, Handle, Scheduler, Submission
 from taskmill.events import Event, GroupPaused, GroupResumed
+from taskmill.model.controls import Scope
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
 
@@ -77,3 +78,48 @@ async def test_a_verb_announces_no_end_of_a_pause_that_lasts(
     while getattr(heard[-1], "group", None) != "end":
         heard.append(await anext(events))
     assert ("GroupResumed", "other") not in [(type(event).__name__, getattr(event, "group", None)) for event in heard]
+
+
+# A verb that has to wait for the write lock
+
+
+@pytest.fixture
+async def waiting(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> Scheduler:
+    """A scheduler that waits for two seconds whenever it ends pauses, as if another process had the write lock."""
+    domain, _ = _domain()
+    scheduler = await taskmill_scheduler(domains=[domain])
+    end_pauses = scheduler._store.end_pauses
+
+    async def wait(now: int) -> list[Scope]:
+        ended = await end_pauses(now)
+        await manual_clock.advance(2)
+        return ended
+
+    monkeypatch.setattr(scheduler._store, "end_pauses", wait)
+    return scheduler
+
+
+async def test_a_task_that_expires_before_its_pause_begins_stays_expired(waiting: Scheduler) -> None:
+    handle = await waiting.submit(Submission("d::work", ttl=1))
+    await waiting.pause()
+    assert (await waiting.get(handle.id)).state == "expired"
+    await waiting.resume()
+    assert (await waiting.get(handle.id)).state == "expired"
+
+
+async def test_a_task_has_its_time_until_its_pause_has_ended(waiting: Scheduler) -> None:
+    await waiting.pause()
+    handle = await waiting.submit(Submission("d::work", ttl=1))
+    await waiting.resume()
+    assert (await waiting.get(handle.id)).state == "pending"
+
+
+async def test_a_pause_for_a_duration_lasts_as_long_as_asked(waiting: Scheduler, manual_clock: ManualClock) -> None:
+    await waiting.group("g").pause(duration=10)
+    await manual_clock.advance(9.9)
+    handle = await waiting.submit(Submission("d::work", group="g"))
+    assert (await waiting.get(handle.id)).state == "paused"
+    await manual_clock.advance(0.1)
+    assert (await waiting.get(handle.id)).state == "pending"

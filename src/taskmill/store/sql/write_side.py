@@ -241,6 +241,15 @@ class WriteSide(Locating):
         """Return the present time, given the time at ``then`` on the monotonic clock; None leaves it as it was."""
         return now if then is None else now + int((self._clock.monotonic() - then) * 1000)
 
+    def _timed(self, now: int, request: Callable[[Connection, int], T]) -> Callable[[Connection], T]:
+        """Give a request the time at which its transaction begins; ``now`` is the time at which it is asked.
+
+        Until then, another process may have the write lock. With the earlier time, a pause would revive a task that has
+        expired meanwhile, and a parent would end before a child whose ending was committed meanwhile.
+        """
+        asked_at = self._clock.monotonic()
+        return lambda connection: request(connection, self._later(now, asked_at))
+
     async def set_aside(self, now: int, *, running: bool) -> SetAside:
         return await self._write(
             lambda connection: damage.set_aside(connection, now, running=running), rows=ledger.BITE
@@ -250,24 +259,27 @@ class WriteSide(Locating):
         await self._write(lambda connection: connection.execute(SQL["publish_types"], (encoded(types),)).rowcount)
 
     async def declare(self, declared: Declared) -> None:
-        now = self._clock.now_ms()
-        await self._write(lambda connection: controls.declare(connection, declared, now))
+        await self._write(lambda connection: controls.declare(connection, declared, self._clock.now_ms()))
 
     async def note_machine(self, seen: Machine) -> None:
         await self._write(lambda connection: machine.note_machine(connection, seen, self.machine_name), moves=False)
 
     async def change(self, changes: Mapping[Scope, Change]) -> None:
-        now = self._clock.now_ms()
-        await self._write(lambda connection: controls.change(connection, changes, now))
+        await self._write(lambda connection: controls.change(connection, changes, self._clock.now_ms()))
 
     async def pause(self, scope: Scope, now: int, until: int | None, *, relative: bool = False) -> bool:
-        return await self._write(lambda connection: paused_time.pause(connection, scope, now, until, relative=relative))
+        def pause(connection: Connection, begun: int) -> bool:
+            end = None if until is None else max(begun, until + begun - now if relative else until)
+            return paused_time.pause(connection, scope, begun, end, relative=relative)
+
+        return await self._write(self._timed(now, pause))
 
     async def resume(self, scope: Scope, now: int) -> bool:
-        return await self._write(lambda connection: paused_time.resume(connection, scope, now), rows=ledger.BITE)
+        resume = self._timed(now, lambda connection, at: paused_time.resume(connection, scope, at))
+        return await self._write(resume, rows=ledger.BITE)
 
     async def end_pauses(self, now: int) -> list[Scope]:
-        return await self._write(lambda connection: paused_time.end_pauses(connection, now), rows=ledger.BITE)
+        return await self._write(self._timed(now, paused_time.end_pauses), rows=ledger.BITE)
 
     async def give_back(self) -> bool:
         return await self._write(paused_time.bite, paused_time.BITE, durable=False)
@@ -284,29 +296,25 @@ class WriteSide(Locating):
         )
 
     async def cancel(self, ids: Sequence[int], now: int, prefetched: Sequence[tuple[int, int]] = ()) -> CancelResult:
-        asked_at = self._clock.monotonic()
-
-        def cancel(connection: Connection) -> CancelResult:
-            # Otherwise a parent would end before a child whose ending is committed during the wait.
-            return ledger.cancel(connection, ids, self._later(now, asked_at), prefetched)
-
+        cancel = self._timed(now, lambda connection, at: ledger.cancel(connection, ids, at, prefetched))
         # Each task may have a tree of descendants.
         return await self._write(cancel, max(len(ids), CANCEL_ROWS))
 
     async def revive(self, id: int, now: int) -> Described | None:
-        return await self._write(lambda connection: history.revive(connection, id, now))
+        return await self._write(self._timed(now, lambda connection, at: history.revive(connection, id, at)))
 
     async def revive_all(self, ids: Sequence[int], now: int) -> list[Described]:
-        return await self._write(lambda connection: history.revive_all(connection, ids, now), len(ids))
+        revive = self._timed(now, lambda connection, at: history.revive_all(connection, ids, at))
+        return await self._write(revive, len(ids))
 
     async def pause_series(self, id: int, now: int) -> SeriesChange:
-        return await self._write(lambda connection: ledger.pause_series(connection, id, now))
+        return await self._write(self._timed(now, lambda connection, at: ledger.pause_series(connection, id, at)))
 
     async def resume_series(self, id: int, now: int) -> SeriesChange:
-        return await self._write(lambda connection: ledger.resume_series(connection, id, now))
+        return await self._write(self._timed(now, lambda connection, at: ledger.resume_series(connection, id, at)))
 
     async def cancel_series(self, id: int, now: int) -> SeriesChange:
-        return await self._write(lambda connection: ledger.cancel_series(connection, id, now))
+        return await self._write(self._timed(now, lambda connection, at: ledger.cancel_series(connection, id, at)))
 
     async def prune(self, rules: Sequence[PruneRule], now: int, limit: int) -> int:
         return await self._write(
@@ -350,7 +358,8 @@ class WriteSide(Locating):
         return firings
 
     async def run_cron(self, name: str, task: NewTask, now: int) -> Fired:
-        fired, commit = await self._write(lambda connection: cron_firing.run(connection, name, task, now))
+        run = self._timed(now, lambda connection, at: cron_firing.run(connection, name, task, at))
+        fired, commit = await self._write(run)
         self.committed(commit)
         return fired
 
