@@ -387,6 +387,7 @@ class Picker:
 
     def _take_first(self, lane: Lane, free: int, now: int) -> list[Waiting]:
         places = self._front.take_first(lane, free)
-        self._load.begin(lane.group, lane.type, slots=len(places))
+        if places:
+            self._load.begin(lane.group, lane.type, slots=len(places))
         effective = self._heads.effective
         return [Waiting(effective(lane, place, now), place.queued_at, place.place_id, lane, place) for place in places]

@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taskmill.dispatch.front import Front, LaneFront
+from taskmill.dispatch.prefetch import Room
 from taskmill.model.task import Lane, Place
 from taskmill.policy import aging
 from taskmill.policy.aging import rank
 from tests.repetition import often
+from tests.runtime.picking.world import World
 
 pytestmark = pytest.mark.one_engine("no store is opened")
 
@@ -135,3 +137,11 @@ def test_memory_stays_bounded_with_many_lanes(monkeypatch: pytest.MonkeyPatch) -
     in_sight = sum(len(known.places) for lanes in front.groups.values() for known in lanes.values())
     assert front.lane_count == 190
     assert in_sight <= 4 * aging.MOST_IN_SIGHT
+
+
+def test_a_group_of_which_nothing_is_picked_takes_no_slots() -> None:
+    world = World()
+    world.submit("a")
+    no_room = Room({}, world.slots, seconds=0.0, least_urgent=0)
+    assert world.picker.pick(world.slots, 0, world.now, room=no_room) == []
+    assert world.load.groups == {}
