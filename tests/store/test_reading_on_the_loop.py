@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -14,7 +15,8 @@ import pytest_asyncio
 from taskmill import StoreCorrupt
 from taskmill.core.clock import SystemClock
 from taskmill.model.records import TaskRecord
-from taskmill.store.sqlite.store import SqliteStore
+from taskmill.store.sql.store_thread import StoreThread
+from taskmill.store.sqlite.store import MOST_READS_ON_LOOP, SqliteStore
 from tests.store.contract.samples import add, new_task
 
 
@@ -74,3 +76,35 @@ async def test_a_damaged_row_is_named(store: SqliteStore) -> None:
     store._connection.execute("UPDATE taskmill_task SET tags = 'no json'")
     with pytest.raises(StoreCorrupt, match=f"task {id}"):
         await store.get(id)
+
+
+@pytest.mark.parametrize("name", ["t.db", ":memory:"])
+async def test_reading_without_a_pause_leaves_the_loop_to_others(tmp_path: Path, name: str) -> None:
+    store = SqliteStore(str(tmp_path / name) if name != ":memory:" else name, "full", SystemClock())
+    await store.open()
+    (id,) = await add(store, new_task())
+    polls, has_ended = 0, asyncio.Event()
+    asyncio.get_running_loop().call_soon(has_ended.set)
+    while not has_ended.is_set():
+        assert isinstance(await store.get(id), TaskRecord)
+        polls += 1
+    await store.close()
+    assert polls <= MOST_READS_ON_LOOP + 1
+
+
+async def test_many_callers_at_the_same_time_read_in_the_thread(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (id,) = await add(store, new_task())
+    in_thread, really_start = 0, StoreThread.start
+
+    def start(self: StoreThread, *work: Any) -> None:
+        nonlocal in_thread
+        in_thread += 1
+        really_start(self, *work)
+
+    monkeypatch.setattr(StoreThread, "start", start)
+    callers = 10 * MOST_READS_ON_LOOP
+    records = await asyncio.gather(*(store.get(id) for _ in range(callers)))
+    assert {type(record) for record in records} == {TaskRecord}
+    assert in_thread == callers - 2 * MOST_READS_ON_LOOP

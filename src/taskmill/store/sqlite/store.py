@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -45,6 +46,9 @@ from taskmill.store.sqlite.writer import Writer
 
 T = TypeVar("T")
 
+MOST_READS_ON_LOOP = 8
+"""The most reads in one iteration of the event loop: reading without a pause must not keep it from its other work."""
+
 
 class SqliteStore(WriteSide, FileReads):
     """A store in one database file, or in memory with ``":memory:"``."""
@@ -61,6 +65,8 @@ class SqliteStore(WriteSide, FileReads):
         self._dispatching_since = 0
         self._types: set[str] = set()
         """The task types that this scheduler can run."""
+        self._reads_on_loop = 0
+        """The reads in the current iteration of the event loop."""
 
     # Opening and closing
 
@@ -213,13 +219,18 @@ class SqliteStore(WriteSide, FileReads):
         if self._writer.lost is not None:
             raise self._writer.lost
         if self._in_memory:
+            await self._may_read_on_loop()
             return request(self._reading_session)
-
         return await super()._read(request)
 
     async def _look_up(self, request: Callable[[AnyConnection], T]) -> T:
         """Read on the event loop while no thread is at work: a hand-over takes far longer (docs/decisions/0041)."""
-        if self._in_memory or not self._writer.is_free or not self._reader.is_idle:
+        if (
+            self._in_memory
+            or not await self._may_read_on_loop()
+            or not self._writer.is_free
+            or not self._reader.is_idle
+        ):
             return await self._read(request)
         try:
             # The connection that writes never waits for a lock, so the loop cannot be blocked.
@@ -227,6 +238,18 @@ class SqliteStore(WriteSide, FileReads):
         except (DatabaseError, StoreCorrupt, *UNDECODABLE):
             # The thread waits until the file is free, or finds out which row is damaged.
             return await self._read(request)
+
+    async def _may_read_on_loop(self) -> bool:
+        """Let the loop do its other work after a few reads. Return False if too many callers read at the same time."""
+        if self._reads_on_loop >= MOST_READS_ON_LOOP:
+            await asyncio.sleep(0)
+        if not self._reads_on_loop:
+            asyncio.get_running_loop().call_soon(self._next_iteration)
+        self._reads_on_loop += 1
+        return self._reads_on_loop <= MOST_READS_ON_LOOP
+
+    def _next_iteration(self) -> None:
+        self._reads_on_loop = 0
 
     async def foreign_changes(self) -> Changes | None:
         if self._in_memory:
