@@ -162,6 +162,17 @@ def test_migrating_again_changes_nothing(database: RawConnection) -> None:
     assert _columns(database) == before
 
 
+def test_the_holder_of_a_key_is_looked_up_by_type_and_key(database: RawConnection) -> None:
+    """A plan made for an empty queue must not compare each given key with every key in a long one."""
+    if database.info.server_version < 160000:
+        pytest.skip("plans without values are shown since PostgreSQL 16")
+    cursor = psycopg.RawCursor(database)
+    rows = cursor.execute(f"EXPLAIN (GENERIC_PLAN) {STATEMENTS['key_holders']}".encode(), prepare=False).fetchall()
+    plan = "\n".join(row[0] for row in rows)
+    for index in ("taskmill_task_key", "taskmill_task_stopping"):
+        assert re.search(rf"Index Scan using {index} .*\n +Index Cond: \(\(type = .* AND \(key = ", plan), plan
+
+
 async def test_a_database_of_an_older_schema_keeps_its_tasks_and_their_order(
     postgres_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,9 +15,10 @@ SELECT
             {may_expire} AND t.expires_at <= $3::bigint AND {may_end_tasks}),
             {description}))
         FROM rows($1, type text, key text) AS wanted
-        JOIN taskmill_task AS t ON t.type = wanted.type AND t.key = wanted.key
+        JOIN taskmill_task AS t ON t.id = (
+            SELECT id FROM taskmill_task
+            WHERE type = wanted.type AND key = wanted.key AND key IS NOT NULL AND stop IS NULL AND gave_key = false)
         LEFT JOIN taskmill_task AS gate ON gate.id = t.gate_id
-        WHERE t.key IS NOT NULL AND t.stop IS NULL AND t.gave_key = false
     ),
     CASE WHEN EXISTS (SELECT 1 FROM taskmill_task WHERE key IS NOT NULL AND (stop IS NOT NULL OR gave_key = true)) THEN (
         SELECT json_list(json_row(t.type, t.key, t.id))
