@@ -156,6 +156,17 @@ def test_every_statement_is_understood_and_none_reads_a_whole_table_of_tasks(dat
     assert wrong == {}
 
 
+@pytest.mark.parametrize("name", ["held_tokens", "note_begun", "unclaim", "report_progress", "note_io"])
+def test_tokens_are_looked_up_by_id(database: RawConnection, name: str) -> None:
+    """Comparing each token with every running task would take quadratic time."""
+    if database.info.server_version < 160000:
+        pytest.skip("plans without values are shown since PostgreSQL 16")
+    cursor = psycopg.RawCursor(database)
+    rows = cursor.execute(f"EXPLAIN (GENERIC_PLAN) {STATEMENTS[name]}".encode(), prepare=False).fetchall()
+    plan = "\n".join(row[0] for row in rows)
+    assert re.search(r"Index Scan using taskmill_task_pkey on taskmill_task t .*\n +Index Cond: \(id = ", plan), plan
+
+
 def test_migrating_again_changes_nothing(database: RawConnection) -> None:
     before = _columns(database)
     assert migrate(database, "test") == NEWEST_VERSION

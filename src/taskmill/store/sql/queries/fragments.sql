@@ -276,6 +276,11 @@ json_row(
     (awaited OR parent_id IS NOT NULL OR series_id IS NOT NULL OR children > 0 OR cron IS NOT NULL)::int,
     renewed_at, {place}, io, cron, prefetched::int);
 
+-- name: holds_token
+-- True if the task "t" runs the attempt that the row "given" names. The CASE makes the planner find tasks by id, for each
+-- given row. With a condition on the status alone it would compare each running task with every given row.
+t.id = given.id AND CASE WHEN t.attempt = given.attempt THEN t.status = 'running' END;
+
 -- name: is_prefetched
 -- True if a task is claimed and has not begun, because no slot is free yet.
 (status = 'running' AND started_at IS NULL);

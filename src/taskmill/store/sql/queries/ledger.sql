@@ -5,8 +5,7 @@ SELECT json_list(json_row(t.id, t.stop, t.children > t.children_ended,
     json_row(t.stop IS NOT NULL OR t.gave_key, t.awaited, t.parent_id IS NOT NULL, t.series_id IS NOT NULL,
         t.cron IS NOT NULL)))
 FROM rows($1, id bigint, attempt integer) AS given
-JOIN taskmill_task AS t ON t.id = given.id
-WHERE t.attempt = given.attempt AND t.status = 'running';
+JOIN taskmill_task AS t ON {holds_token};
 
 -- name: return_to_queue
 -- Return tasks whose attempts ended at $2 to the queue.
@@ -32,17 +31,17 @@ WHERE t.id = given.id;
 
 -- name: note_begun
 -- Store when prefetched tasks began.
-UPDATE taskmill_task AS t SET started_at = given.began_at
+UPDATE taskmill_task AS t SET started_at = coalesce(t.started_at, given.began_at)
 FROM rows($1, id bigint, attempt integer, began_at bigint) AS given
-WHERE t.id = given.id AND t.attempt = given.attempt AND t.status = 'running' AND t.started_at IS NULL;
+WHERE {holds_token};
 
 -- name: unclaim
 -- Return tasks that were claimed but not started to the queue. The claim of a prefetched task does not count as an
--- attempt.
+-- attempt. The condition is written as in holds_token.
 UPDATE taskmill_task AS t SET
     status = 'pending', attempt = CASE WHEN t.started_at IS NULL THEN t.attempt - 1 ELSE t.attempt END {no_node}
 FROM rows($1, id bigint, attempt integer) AS given
-WHERE t.id = given.id AND t.attempt = given.attempt AND t.status = 'running' {on_this_node};
+WHERE t.id = given.id AND CASE WHEN t.attempt = given.attempt THEN t.status = 'running' {on_this_node} END;
 
 -- name: stopped_unbegun
 -- Return [id, stop request] of those of the given tasks that were asked to stop and have never begun.
@@ -64,7 +63,7 @@ UPDATE taskmill_task SET saved = $3 WHERE id = $1::bigint AND attempt = $2::bigi
 -- name: report_progress
 UPDATE taskmill_task AS t SET progress = given.progress
 FROM rows($1, id bigint, attempt integer, progress text) AS given
-WHERE t.id = given.id AND t.attempt = given.attempt AND t.status = 'running';
+WHERE {holds_token};
 
 -- name: orphans
 -- Return the tasks that are marked as running although their dispatcher has died or left.

@@ -2,7 +2,7 @@
 -- Store the IO of attempts with their tasks.
 UPDATE taskmill_task AS t SET actual_io = given.io
 FROM rows($1, id bigint, attempt integer, io text) AS given
-WHERE t.id = given.id AND t.attempt = given.attempt AND t.status = 'running';
+WHERE {holds_token};
 
 -- name: learn_io
 -- Add the IO of successful runs to the totals of their types, for rows of [type, io]. Totals stop at 2^62 instead of
