@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,9 @@ from taskmill.model.attempt import End, MakeWay, Return, StopReason, TryAgain, V
 from taskmill.model.status import Ending
 from taskmill.model.task import Claimed, Origin
 from taskmill.model.turn import Judged, Starts, Turn
+from taskmill.store.postgres.session import Session, Statements
 from taskmill.store.postgres.store import PostgresStore
+from taskmill.store.sql.connection import Cursor
 from tests.store.contract.samples import NOW, add, claim, new_task
 
 DONE = End(Ending.COMPLETED, "1")
@@ -37,6 +40,25 @@ async def test_a_task_that_returns_to_the_queue_costs_one_transaction(store: Pos
     task = await _claimed(store)
     await store.turn(Turn(NOW, judged=[Judged(task, verdict, 1)]))
     assert store.restarts == 0
+
+
+async def test_a_retry_does_not_keep_other_endings_off_the_fast_path(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, again, last = await claim(store, *await add(store, new_task(), new_task(), new_task()))
+    executed: list[tuple[str, str]] = []
+
+    def execute(self: Session, statement: str, parameters: Sequence[Any] = ()) -> Cursor:
+        executed.append((statement, str(parameters)))
+        return Statements.execute(self, statement, parameters)
+
+    monkeypatch.setattr(Session, "execute", execute)
+    verdicts = (first, DONE), (again, TryAgain("no", NOW + 1)), (last, DONE)
+    await store.turn(Turn(NOW, judged=[Judged(task, verdict, 1, began_at=NOW) for task, verdict in verdicts]))
+    written = {name: parameters for name, parameters in executed if name in ("note_begun", "held_tokens")}
+    assert str(again.id) in written["held_tokens"]
+    for task in (first, last):
+        assert not any(f"[{task.id}," in parameters for parameters in written.values())
 
 
 async def test_a_stopped_task_costs_one_transaction(store: PostgresStore) -> None:

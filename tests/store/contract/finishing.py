@@ -47,6 +47,22 @@ class Finishing:
         assert (await commit(store, new, End(Ending.COMPLETED, "3"))).lost == {(id, 2): None}
         assert (await ended(store, id)).result == 2
 
+    @pytest.mark.parametrize("is_stopped", [False, True])
+    async def test_one_turn_commits_endings_beside_retries(self, store: Store, is_stopped: bool) -> None:
+        ids = await add(store, new_task(), new_task(), new_task())
+        first, again, last = await claim(store, *ids)
+        if is_stopped:
+            await store.cancel([last.id], NOW)
+        done = End(Ending.COMPLETED, "1")
+        verdicts = (first, done), (again, TryAgain("e", NOW + 9000)), (last, done)
+        result = await store.turn(
+            Turn(now=NOW + 500, judged=[Judged(task, verdict, 500) for task, verdict in verdicts])
+        )
+        assert result.lost == ({(last.id, 1): "cancel"} if is_stopped else {})
+        assert (await ended(store, first.id)).result == 1
+        assert (await active(store, again.id)).status is Status.SCHEDULED
+        assert await store.count(Filters(status=Ending.COMPLETED)) == (1 if is_stopped else 2)
+
     async def test_an_attempt_leaves_its_error_unless_it_has_lost_its_token(self, store: Store) -> None:
         (id,) = await add(store, new_task())
         (old,) = await claim(store, id)

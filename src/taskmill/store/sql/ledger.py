@@ -163,7 +163,10 @@ class _Followed(msgspec.Struct):
 
 
 def _commit_verdicts(connection: Connection, judged: Sequence[Judged], result: TurnResult) -> None:
-    if _all_just_ended(connection, judged, result.now):
+    ending = [each for each in judged if just_ends(each)]
+    if ending and _all_just_ended(connection, ending, result.now):
+        judged = [each for each in judged if not just_ends(each)]
+    if not judged:
         return
     connection.be_alone()
     if begun := [(each.task.id, each.task.attempt, each.began_at) for each in judged if each.began_at is not None]:
@@ -225,9 +228,7 @@ def _outcome(end: End, duration_ms: int) -> families.Outcome:
 
 
 def _all_just_ended(connection: Connection, judged: Sequence[Judged], now: int) -> bool:
-    """Commit the verdicts by the fast path, if every task simply ends; return False if the full path is needed."""
-    if not all(map(just_ends, judged)):
-        return False
+    """Commit the verdicts on tasks that simply end by the fast path; return False if one needs the full path."""
     rows = [
         (
             each.task.id,
