@@ -60,7 +60,10 @@ DECISIONS = sorted((DOCS / "decisions").glob("0*.md"))
 
 BLOCK = re.compile(r"(?:^<!-- (?P<note>[^\n]+) -->\n)?^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-PYTEST_SETTINGS = ["-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function"]
+PYTEST_SETTINGS = [
+    *("-p", "no:cacheprovider", "-p", "no:schemathesis"),
+    *("-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function"),
+]
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -146,7 +149,7 @@ def test_the_program_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     for file in {block.file for block in blocks if block.file} - set(tests):
         _run(["-c", f"import {file.removesuffix('.py')}"], tmp_path)
     if tests:
-        said = _run(["-m", "pytest", "-p", "no:cacheprovider", *PYTEST_SETTINGS, *tests], tmp_path)
+        said = _run(["-m", "pytest", *PYTEST_SETTINGS, *tests], tmp_path)
         assert "passed" in said
     if cells := [block.code for block in blocks if block.note == "cell"]:
         run_notebook(cells, tmp_path)
