@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -33,6 +34,9 @@ settings.register_profile(
 settings.load_profile("taskmill")
 
 use_memory()
+
+# Collection creates many objects that live until the end of the run: look for no garbage among them, then or later.
+gc.disable()
 
 if sys.dont_write_bytecode:
     # The tests start many Python processes, and each would compile the whole package: half a second of CPU. So write
@@ -81,6 +85,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         del others[:room]
         left -= len(share)
     items[:] = [*chain.from_iterable(shares), *others]
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(params=["memory", "file", "postgres"])
