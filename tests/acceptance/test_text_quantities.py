@@ -38,7 +38,7 @@ from tests.acceptance.command_line import Here
 AXES = ("disk_read", "disk_write", "net_rx", "net_tx")
 
 PACKAGE = Path(taskmill.__file__).parent
-INTERNAL = {"OutOfReach.wait.timeout", "HandlesTasks.wait.timeout", "TuneMethods._pause_end.duration"}
+INTERNAL = {"OutOfReach.wait.timeout", "HandlesTasks.wait.timeout", "TuneMethods._checked_end.duration"}
 
 texts = Domain("texts", ttl="1h", timeout="10s")
 
