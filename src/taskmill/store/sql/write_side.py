@@ -241,7 +241,7 @@ class WriteSide(Locating):
         """Return the present time, given the time at ``then`` on the monotonic clock; None leaves it as it was."""
         return now if then is None else now + int((self._clock.monotonic() - then) * 1000)
 
-    def _timed(self, now: int, request: Callable[[Connection, int], T]) -> Callable[[Connection], T]:
+    def _with_time(self, now: int, request: Callable[[Connection, int], T]) -> Callable[[Connection], T]:
         """Give a request the time at which its transaction begins; ``now`` is the time at which it is asked.
 
         Until then, another process may have the write lock. With the earlier time, a pause would revive a task that has
@@ -268,18 +268,21 @@ class WriteSide(Locating):
         await self._write(lambda connection: controls.change(connection, changes, self._clock.now_ms()))
 
     async def pause(self, scope: Scope, now: int, until: int | None, *, relative: bool = False) -> bool:
-        def pause(connection: Connection, begun: int) -> bool:
-            end = None if until is None else max(begun, until + begun - now if relative else until)
-            return paused_time.pause(connection, scope, begun, end, relative=relative)
+        def pause(connection: Connection, at: int) -> bool:
+            end = until
+            if end is not None:
+                # A pause for a duration lasts as long as asked. One until an instant that has passed ends at once.
+                end = end + at - now if relative else max(end, at)
+            return paused_time.pause(connection, scope, at, end, relative=relative)
 
-        return await self._write(self._timed(now, pause))
+        return await self._write(self._with_time(now, pause))
 
     async def resume(self, scope: Scope, now: int) -> bool:
-        resume = self._timed(now, lambda connection, at: paused_time.resume(connection, scope, at))
+        resume = self._with_time(now, lambda connection, at: paused_time.resume(connection, scope, at))
         return await self._write(resume, rows=ledger.BITE)
 
     async def end_pauses(self, now: int) -> list[Scope]:
-        return await self._write(self._timed(now, paused_time.end_pauses), rows=ledger.BITE)
+        return await self._write(self._with_time(now, paused_time.end_pauses), rows=ledger.BITE)
 
     async def give_back(self) -> bool:
         return await self._write(paused_time.bite, paused_time.BITE, durable=False)
@@ -296,25 +299,25 @@ class WriteSide(Locating):
         )
 
     async def cancel(self, ids: Sequence[int], now: int, prefetched: Sequence[tuple[int, int]] = ()) -> CancelResult:
-        cancel = self._timed(now, lambda connection, at: ledger.cancel(connection, ids, at, prefetched))
+        cancel = self._with_time(now, lambda connection, at: ledger.cancel(connection, ids, at, prefetched))
         # Each task may have a tree of descendants.
         return await self._write(cancel, max(len(ids), CANCEL_ROWS))
 
     async def revive(self, id: int, now: int) -> Described | None:
-        return await self._write(self._timed(now, lambda connection, at: history.revive(connection, id, at)))
+        return await self._write(self._with_time(now, lambda connection, at: history.revive(connection, id, at)))
 
     async def revive_all(self, ids: Sequence[int], now: int) -> list[Described]:
-        revive = self._timed(now, lambda connection, at: history.revive_all(connection, ids, at))
+        revive = self._with_time(now, lambda connection, at: history.revive_all(connection, ids, at))
         return await self._write(revive, len(ids))
 
     async def pause_series(self, id: int, now: int) -> SeriesChange:
-        return await self._write(self._timed(now, lambda connection, at: ledger.pause_series(connection, id, at)))
+        return await self._write(self._with_time(now, lambda connection, at: ledger.pause_series(connection, id, at)))
 
     async def resume_series(self, id: int, now: int) -> SeriesChange:
-        return await self._write(self._timed(now, lambda connection, at: ledger.resume_series(connection, id, at)))
+        return await self._write(self._with_time(now, lambda connection, at: ledger.resume_series(connection, id, at)))
 
     async def cancel_series(self, id: int, now: int) -> SeriesChange:
-        return await self._write(self._timed(now, lambda connection, at: ledger.cancel_series(connection, id, at)))
+        return await self._write(self._with_time(now, lambda connection, at: ledger.cancel_series(connection, id, at)))
 
     async def prune(self, rules: Sequence[PruneRule], now: int, limit: int) -> int:
         return await self._write(
@@ -358,7 +361,7 @@ class WriteSide(Locating):
         return firings
 
     async def run_cron(self, name: str, task: NewTask, now: int) -> Fired:
-        run = self._timed(now, lambda connection, at: cron_firing.run(connection, name, task, at))
+        run = self._with_time(now, lambda connection, at: cron_firing.run(connection, name, task, at))
         fired, commit = await self._write(run)
         self.committed(commit)
         return fired
