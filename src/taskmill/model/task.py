@@ -190,6 +190,8 @@ class Claimed(msgspec.Struct, array_like=True, gc=False):
     """The cron task it is a firing of, if any."""
     prefetched: int = 0
     """True if it was claimed before a slot was free, and the store does not know that it has begun."""
+    deadline: int | None = None
+    """When it expires if it has not begun; None if this attempt may begin at any time."""
     effective: int = 0
     """The effective priority it was started with."""
     budget: IoBudget | None = None

@@ -329,10 +329,14 @@ class DispatchLoop:
         self._commits.publish(result.commit, result.now, durable=False)
         if result.seen is not None:
             self.follow(result.seen, result.now, durable=False)
-        now, aging = self._clock.monotonic(), self._settings.declared.aging
+        now, wall, aging = self._clock.monotonic(), self._clock.now_ms(), self._settings.declared.aging
         for claimed in result.claimed:
             claimed.effective = effective_priority(aging, claimed.urgency, result.now - claimed.aged_from)
-            if not claimed.prefetched:
+            if is_past(claimed.deadline, wall) and not claimed.prefetched:
+                # The deadline passed while the claim was committed. The next turn ends the task.
+                self._waiting.note_expiry(wall)
+                self._planner.return_unstarted(claimed)
+            elif not claimed.prefetched:
                 self._start(claimed, now)
         self.prefetching.turn_committed(turn, result)
         # Pressure may have risen since the claims were planned.
@@ -383,14 +387,12 @@ class DispatchLoop:
 
     def _start(self, task: Claimed, now: float) -> None:
         registered = self._registry.find(task.type)
-        if registered is not None:
-            if task.prefetched:
-                self.prefetching.note_beginning(task, registered)
-            self._announcer.dispatched(task)
-            self.attempts.launch(task, registered, now)
+        if registered is None:
+            self.attempts.knows(task.type)
+            self._waiting.doubt(task)
+            self._planner.return_unstarted(task)
             return
-        self.attempts.knows(task.type)
-        self.load.end(task.group, task.type, task.budget)
-        self._planner.returns.append(task)
-        self._waiting.doubt(task)
-        self.woken.set()
+        if task.prefetched:
+            self.prefetching.note_beginning(task, registered)
+        self._announcer.dispatched(task)
+        self.attempts.launch(task, registered, now)

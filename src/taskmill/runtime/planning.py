@@ -204,7 +204,7 @@ class Planner:
         self.judging: list[Ended] = []
         """The outcomes of the turn under way, in the order of its verdicts."""
         self.returns: list[Claimed] = []
-        """Claimed tasks without a handler here; the next turn returns them to the queue."""
+        """Claimed tasks that are not started after all; the next turn returns them to the queue."""
         self.readers: list[asyncio.Future[None]] = []
         """Readers that wait for a turn which stores all outcomes and beginnings."""
         self._served: list[asyncio.Future[None]] = []
@@ -334,8 +334,12 @@ class Planner:
     def return_prefetched(self) -> None:
         """Return the tasks that were prefetched and have not begun to the queue, with the next turn."""
         for task in self._waiting.prefetch.take_all():
-            self._attempts.load.end(task.group, task.type, task.budget)
-            self.returns.append(task)
+            self.return_unstarted(task)
+
+    def return_unstarted(self, task: Claimed) -> None:
+        """Return a claimed task that was not started to the queue, with the next turn."""
+        self._attempts.load.end(task.group, task.type, task.budget)
+        self.returns.append(task)
 
     def next_moments(self) -> tuple[int | None, ...]:
         """Return the instants, on the wall clock, at which a new turn may have something to do."""

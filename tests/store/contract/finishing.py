@@ -91,6 +91,21 @@ class Finishing:
         (task,) = await claim(store, id)
         assert (task.retries, task.crashes) == (1, 1)
 
+    async def test_a_claim_that_is_returned_unstarted_leaves_no_trace(self, store: Store) -> None:
+        (id,) = await add(store, new_task(ttl_ms=1000))
+        before = await active(store, id)
+        (task,) = await claim(store, id)
+        await store.turn(Turn(now=NOW + 1, returns=[task]))
+        assert await active(store, id) == before
+        (task,) = await claim(store, id, now=NOW + 2)
+        assert (task.attempt, task.expires_at, task.deadline) == (1, NOW + 1002, None)
+        await commit(store, task, TryAgain("wrong", None))
+        (task,) = await claim(store, id, now=NOW + 700)
+        assert task.deadline == NOW + 1002
+        await store.turn(Turn(now=NOW + 701, returns=[task]))
+        returned = await active(store, id)
+        assert (returned.attempt, returned.expires_at) == (1, before.created_at + timedelta(milliseconds=1002))
+
     async def test_a_delayed_retry_waits_and_is_promoted_when_due(self, store: Store) -> None:
         (id,) = await add(store, new_task())
         (task,) = await claim(store, id)

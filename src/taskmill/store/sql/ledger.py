@@ -35,7 +35,7 @@ BITE = 500
 
 _decode = msgspec.json.Decoder().decode
 _decode_fronts = msgspec.json.Decoder(list[tuple[str, int, str, bool, list[Place]]]).decode
-_decode_stopped = msgspec.json.Decoder(list[tuple[int, StopReason]]).decode
+_decode_stopped = msgspec.json.Decoder(list[tuple[int, StopReason, bool]], strict=False).decode
 _decode_due = msgspec.json.Decoder(DueFront).decode
 _decode_news = msgspec.json.Decoder(News).decode
 _decode_held = msgspec.json.Decoder(list[tuple[int, str | None, bool, LinkKinds]], strict=False).decode
@@ -81,12 +81,19 @@ def commit_turn(connection: Connection, turn: Turn, now: int, node: str | None =
 
 
 def _return_unstarted(connection: Connection, tokens: Sequence[tuple[int, int]], now: int, commit: Commit) -> None:
-    """Return claimed tasks that were not started to the queue, and end those that were asked to stop meanwhile."""
+    """Return claimed tasks that were not started to the queue.
+
+    Of those that were asked to stop meanwhile, a task that has never begun ends, and the hook of any other is due.
+    """
     connection.execute(SQL["unclaim"], (encoded(tokens),))
-    if stopped := _decode_stopped(_one(connection, "stopped_unbegun", encoded([id for id, _ in tokens]))):
+    stopped = _decode_stopped(_one(connection, "stopped_unstarted", encoded([id for id, _ in tokens])))
+    commit.hooks += [id for id, _, has_begun in stopped if has_begun]
+    ends = [
+        EndingRow(id, ENDING_OF_STOP[stop], now, None, None, None) for id, stop, has_begun in stopped if not has_begun
+    ]
+    if ends:
         connection.be_alone()
-        endings = [EndingRow(id, ENDING_OF_STOP[stop], now, None, None, None) for id, stop in stopped]
-        end_tasks(connection, endings, now, commit)
+        end_tasks(connection, ends, now, commit)
 
 
 def _keep_up(connection: Connection, upkeep: TurnUpkeep, now: int, commit: Commit) -> None:

@@ -274,7 +274,8 @@ json_row(
     CASE WHEN children > 0 OR finalizing
         THEN json_row(children, finalizing::int, outcome::json ->> 1) END,
     (awaited OR parent_id IS NOT NULL OR series_id IS NOT NULL OR children > 0 OR cron IS NOT NULL)::int,
-    renewed_at, {place}, io, cron, prefetched::int);
+    renewed_at, {place}, io, cron, prefetched::int,
+    CASE WHEN stop IS NULL AND NOT interrupted AND (ttl_ms IS NULL OR attempt > 1) THEN expires_at END);
 
 -- name: holds_token
 -- True if the task "t" runs the attempt that the row "given" names. The CASE makes the planner find tasks by id, for each

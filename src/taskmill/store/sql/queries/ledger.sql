@@ -36,17 +36,18 @@ FROM rows($1, id bigint, attempt integer, began_at bigint) AS given
 WHERE {holds_token};
 
 -- name: unclaim
--- Return tasks that were claimed but not started to the queue. The claim of a prefetched task does not count as an
--- attempt. The condition is written as in holds_token.
+-- Return tasks that were claimed but not started to the queue. The claim does not count as an attempt, and it does not
+-- start the time-to-live that counts from the first one. The condition is written as in holds_token.
 UPDATE taskmill_task AS t SET
-    status = 'pending', attempt = CASE WHEN t.started_at IS NULL THEN t.attempt - 1 ELSE t.attempt END {no_node}
+    status = 'pending', attempt = t.attempt - 1, started_at = CASE WHEN t.attempt > 1 THEN t.started_at END,
+    expires_at = CASE WHEN t.attempt > 1 OR t.ttl_ms IS NULL THEN t.expires_at END {no_node}
 FROM rows($1, id bigint, attempt integer) AS given
 WHERE t.id = given.id AND CASE WHEN t.attempt = given.attempt THEN t.status = 'running' {on_this_node} END;
 
--- name: stopped_unbegun
--- Return [id, stop request] of those of the given tasks that were asked to stop and have never begun.
-SELECT json_list(json_row(id, stop)) FROM taskmill_task
-WHERE id IN ids($1) AND status = 'pending' AND stop IS NOT NULL AND attempt = 0;
+-- name: stopped_unstarted
+-- Return [id, stop request, whether an earlier attempt has begun] of those of the given tasks that were asked to stop.
+SELECT json_list(json_row(id, stop, attempt > 0)) FROM taskmill_task
+WHERE id IN ids($1) AND status = 'pending' AND stop IS NOT NULL;
 
 -- name: unclaim_others
 -- Return every task claimed by this node to the queue, except the given ones. The answer to a claim was lost, so the

@@ -159,7 +159,7 @@ SELECT json_list(json_row(
     last_error, urgency,
     json(CASE WHEN children OR finalizing THEN json_row(children, finalizing, outcome ->> 1) END),
     awaited OR parent_id IS NOT NULL OR series_id IS NOT NULL OR children OR cron IS NOT NULL, renewed_at,
-    {place}, io, cron, id IN ids($3)))
+    {place}, io, cron, id IN ids($3), CASE WHEN stop IS NULL AND NOT interrupted THEN expires_at END))
 FROM taskmill_task
 WHERE id IN ids($1) AND status = 'pending'
     AND (expires_at IS NULL OR expires_at > $2 OR stop IS NOT NULL OR interrupted)
