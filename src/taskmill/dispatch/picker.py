@@ -14,7 +14,8 @@ from copy import deepcopy
 from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import count
-from typing import NamedTuple
+
+import msgspec
 
 from taskmill.dispatch.backpressure import Backpressure
 from taskmill.dispatch.front import Front
@@ -34,7 +35,7 @@ from taskmill.policy.rules import Rules
 _LAST = (1 << 62, 0, 0)
 
 
-class _Entry(NamedTuple):
+class _Entry(msgspec.Struct, frozen=True, order=True, gc=False):
     key: tuple[float | int, ...]
     version: int
     group: str
@@ -161,7 +162,7 @@ class Picker:
         self.settle(slots, now)
         if self.rules.is_paused(EVERYTHING) or (chosen := self._first(now)) is None:
             return NOTHING_WAITS
-        ranks = {group: self._next_of[group][:3] for group in groups if self._may_start(group)}
+        ranks = {group: self._next_of[group].rank for group in groups if self._may_start(group)}
         return WaitingFront(self._next_of[chosen[0]].effective, ranks)
 
     def _reopen(self) -> None:
@@ -262,7 +263,7 @@ class Picker:
         """Order groups whose work arrives at the same moment by their first tasks."""
         if len(groups) < 2 or self.rules.is_shared:
             return groups
-        return sorted(groups, key=lambda group: self._next_of[group][:3] if group in self._next_of else _LAST)
+        return sorted(groups, key=lambda group: self._next_of[group].rank if group in self._next_of else _LAST)
 
     def _enter(self, group: str) -> None:
         """Put the group into the heap where its next task belongs."""
@@ -278,7 +279,7 @@ class Picker:
             heappush(self._queue, _Entry(key, version, group))
             return
         if passes_shares(effective, self.rules):
-            heappush(self._urgent, _Entry(task[:3], version, group))
+            heappush(self._urgent, _Entry(task.rank, version, group))
         if (key_of_share := self.shares.key(group)) is not None:
             # Of groups that are equally far behind, the one whose task is first in the queue is next.
             heappush(self._queue, _Entry((*key_of_share, task.queued_at, task.place_id), version, group))
@@ -343,7 +344,7 @@ class Picker:
         else:
             before, turn = self._round_robin.last_turn(group), self._round_robin.had_turn(group)
             self._take_back[task.id] = partial(self._round_robin.take_back, group, turn, before)
-        return task._replace(budget=budget, by_share=by_share)
+        return msgspec.structs.replace(task, budget=budget, by_share=by_share)
 
     def _is_unread(self, lane: Lane) -> bool:
         known = self._front.of(lane.group).get(lane)

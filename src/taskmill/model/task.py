@@ -2,6 +2,10 @@
 
 ``NewTask`` (about to be stored) → a ``Place`` in a ``Lane`` of the queue → ``Claimed`` (an attempt with its token) →
 an ``Outcome`` → a ``Verdict`` (both in :mod:`taskmill.model.attempt`). All instants are milliseconds since the epoch.
+
+The dispatcher holds up to 50,000 places. The garbage collector does not visit them (``gc=False``), nor the values made
+of them: they hold nothing that could refer back to them. As named tuples they cost a quarter of the time of opening a
+queue with 10,000 groups.
 """
 
 from typing import NamedTuple
@@ -69,7 +73,7 @@ class NewTask(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The task whose place in the queue it takes over."""
 
 
-class Place(NamedTuple):
+class Place(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
     """The place of a waiting task in its lane: the longest waiting first, then by the id of the place."""
 
     queued_at: int
@@ -86,7 +90,7 @@ class Place(NamedTuple):
         return self.queued_at if self.renewed_at is None else self.renewed_at
 
 
-class Lane(NamedTuple):
+class Lane(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
     """The waiting tasks of one group, urgency and type.
 
     Inside a lane, a task that has waited longer is never less urgent. Tasks whose aging restarted would break that law,
@@ -99,7 +103,7 @@ class Lane(NamedTuple):
     renewed: bool = False
 
 
-class Waiting(NamedTuple):
+class Waiting(msgspec.Struct, frozen=True, order=True, gc=False):
     """A waiting task, ranked: smaller starts sooner."""
 
     effective: int
@@ -112,6 +116,11 @@ class Waiting(NamedTuple):
     """The bytes it is expected to move, if the IO of the machine is watched."""
     by_share: bool = True
     """True if it starts by the share of its group, False if it is urgent enough to start beyond it."""
+
+    @property
+    def rank(self) -> tuple[int, int, int]:
+        """Its position in the queue; the lowest starts first."""
+        return self.effective, self.queued_at, self.place_id
 
     @property
     def id(self) -> int:

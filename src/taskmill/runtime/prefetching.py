@@ -86,7 +86,7 @@ class Prefetching:
             for id, task in commit.fresh
             if task.status is Status.PENDING
         )
-        released = ((task.group, task[:3]) for task in commit.released)
+        released = ((task.group, task.rank) for task in commit.released)
         self._prefetch.first_waiting = self._prefetch.first_waiting.plus((*fresh, *released))
         if commit.reordered:
             # A task that waits for prefetched ones may have made them more urgent.

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import astuple
 
 from taskmill.model.controls import EVERYTHING
 from taskmill.model.explanation import Situation
@@ -166,7 +167,7 @@ class _Counting:
         unfinished: list[int] = list(range(len(spans)))
         while unfinished and (missing := wanted - _total(groups, most_of_group)) > 0:
             most = min(most + math.ceil(missing / len(unfinished)), most_of_group)
-            rows = [(n, *spans[n].lane, *spans[n].in_index()) for n in unfinished]
+            rows = [(n, *astuple(spans[n].lane), *spans[n].in_index()) for n in unfinished]
             for n, found in decode_pairs(one(self._connection, SQL["in_spans"], encoded(rows), most)):
                 groups[spans[n].lane.group] += found - counted[n]
                 counted[n] = found

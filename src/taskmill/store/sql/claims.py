@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 import msgspec
+from msgspec.structs import astuple
 
 from taskmill.model.commit import UNREADABLE_ROW
 from taskmill.model.status import Ending
@@ -96,7 +97,7 @@ def _claim_fronts(
         # An old snapshot keeps dead index entries alive; start scanning after them.
         fronts = encoded(
             [
-                (*lane, len(queued), sum(has_slot for _, has_slot in queued), min(queued)[0])
+                (*astuple(lane), len(queued), sum(has_slot for _, has_slot in queued), min(queued)[0])
                 for lane, queued in wanted.items()
             ]
         )

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import astuple
 
 from taskmill.model.durations import Instant
 from taskmill.model.explanation import Situation, Surroundings
@@ -68,6 +69,6 @@ def _recent_endings(connection: Connection, group: str | None) -> _Recent:
 
 
 def crossings(connection: Connection, wanted: Sequence[Crossing]) -> tuple[list[Described], list[int | None]]:
-    given = encoded([(*crossing.lane, crossing.since, crossing.until) for crossing in wanted])
+    given = encoded([(*astuple(crossing.lane), crossing.since, crossing.until) for crossing in wanted])
     ids = decode_ids(one(connection, SQL["crossed"], given))
     return describe(connection, ids), _decode_following(one(connection, SQL["following"], given))
