@@ -7,6 +7,9 @@ last handler has run. taskmill runs with its defaults too, full durability and r
 are in history. ``drain_vs_huey_1_slot`` and ``drain_vs_huey_100_slots`` change only its number of slots: with one it
 has as many as huey has workers. huey deletes a row when it is taken, so a kill loses the work; taskmill keeps it and
 writes history. huey drains fewer tasks where it is slow; rates are compared.
+
+``about`` also has ``raw_vs_huey``: how fast the bare loop of :mod:`benchmarks.raw_sqlite` empties the same file,
+without handlers. No queue that keeps history can be much faster than that.
 """
 
 from __future__ import annotations
@@ -20,7 +23,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measuring import Report, Settings, Target, flush_to_disk, interleaved, summary
+from benchmarks.measuring import Report, Settings, Target, flush_to_disk, interleaved, ratios, summary
+from benchmarks.raw_sqlite import RawQueue
 from benchmarks.workload import DEFAULT_SLOTS, check_all_ended, domain, fill
 from taskmill import Scheduler
 
@@ -34,6 +38,7 @@ def measure(settings: Settings) -> Report:
             "taskmill": partial(_taskmill, settings, settings.tasks, DEFAULT_SLOTS),
             "taskmill_1_slot": partial(_taskmill, settings, huey_tasks, 1),
             "taskmill_100_slots": partial(_taskmill, settings, settings.tasks, 100),
+            "raw": partial(_raw, settings),
         },
     )
     report = Report()
@@ -42,6 +47,7 @@ def measure(settings: Settings) -> Report:
     report.add_ratio("drain_vs_huey", rates["taskmill"], rates["huey"], Target(">=", 6))
     report.add_ratio("drain_vs_huey_1_slot", rates["taskmill_1_slot"], rates["huey"], Target(">=", 1.2))
     report.add_ratio("drain_vs_huey_100_slots", rates["taskmill_100_slots"], rates["huey"], Target(">=", 5))
+    report.about["raw_vs_huey"] = summary(ratios(rates["raw"], rates["huey"]))
     report.about |= {
         "max_concurrency": DEFAULT_SLOTS,
         "taskmill_tasks": settings.tasks,
@@ -68,6 +74,19 @@ def _taskmill(settings: Settings, tasks: int, slots: int) -> float:
     took = asyncio.run(drain())
     settings.discard(file)
     return tasks / took
+
+
+def _raw(settings: Settings) -> float:
+    file = settings.new_file("raw")
+    queue = RawQueue(file)
+    queue.insert(settings.tasks)
+    flush_to_disk()
+    began = time.perf_counter()
+    done = queue.work()
+    took = time.perf_counter() - began
+    queue.close()
+    settings.discard(file)
+    return done / took
 
 
 def _huey(settings: Settings, tasks: int) -> float:
