@@ -93,15 +93,14 @@ class Rules:
         pauses = self.controls.pauses
         if not pauses:
             return {}
-        scopes = (EVERYTHING, Scope(ScopeKind.DOMAIN, domain_of(type)), Scope(ScopeKind.GROUP, group))
-        return {scope: pauses[scope] for scope in scopes if scope in pauses}
+        return {scope: pauses[scope] for scope in pause_scopes(group, type) if scope in pauses}
 
     def owed(self, group: str, type: str) -> list[Pause]:
         """Return the ended pauses of this type and group whose time is not yet given back to all tasks."""
         ended = self.controls.ended_pauses
         if not ended:
             return []
-        scopes = (EVERYTHING, Scope(ScopeKind.DOMAIN, domain_of(type)), Scope(ScopeKind.GROUP, group))
+        scopes = pause_scopes(group, type)
         return [pause for scope, pause in ended if scope in scopes]
 
     def paused(self, kind: ScopeKind, now: int) -> dict[str, int | None]:
@@ -124,6 +123,11 @@ class Rules:
     def next_resumption(self) -> int | None:
         """Return when the first timed pause ends; ``None`` if there is none."""
         return min((pause.until for pause in self.controls.pauses.values() if pause.until is not None), default=None)
+
+
+def pause_scopes(group: str, type: str) -> tuple[Scope, Scope, Scope]:
+    """Return the scopes whose pauses apply to tasks of this type in this group."""
+    return EVERYTHING, Scope(ScopeKind.DOMAIN, domain_of(type)), Scope(ScopeKind.GROUP, group)
 
 
 def declared_here(own: Declared, controls: Controls, *, is_dispatched: bool) -> Declared:

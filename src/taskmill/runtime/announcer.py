@@ -25,7 +25,7 @@ from taskmill.dispatch.shares import Reallocation
 from taskmill.errors import StoreError
 from taskmill.model.attempt import End, MakeWay, Return, TryAgain, Wait
 from taskmill.model.commit import NO_COMMIT, Commit
-from taskmill.model.controls import Scope, ScopeKind
+from taskmill.model.controls import Pause, Scope, ScopeKind
 from taskmill.model.durations import from_ms
 from taskmill.model.progress import readable_progress
 from taskmill.model.status import Ending
@@ -33,7 +33,7 @@ from taskmill.model.task import Claimed, Crossing, Described, Lane, NewTask
 from taskmill.model.turn import Judged, TurnResult
 from taskmill.observe.bus import EventBus
 from taskmill.policy.aging import lines_ahead, wait_until_ms
-from taskmill.policy.rules import Rules
+from taskmill.policy.rules import Rules, pause_scopes
 from taskmill.runtime.task_log import is_on, log_attempts, log_ended, log_start
 
 if TYPE_CHECKING:
@@ -293,6 +293,10 @@ class AgingWatch:
         self._read_at: int | None = None
         """Up to when crossings were announced; None while nothing listens."""
         self._version = -1
+        self._pauses: frozenset[tuple[Scope, Pause]] = frozenset()
+        """The pauses in force, and those whose time is not given back yet."""
+        self._changed_at: dict[Scope, int] = {}
+        """When a pause changed since the last read. Its end moves past crossings, so they are read from then on."""
         self.next_read: int | None = None
 
     def clock_stepped(self, by_ms: int) -> None:
@@ -300,15 +304,23 @@ class AgingWatch:
         if self._read_at is not None and self.next_read is not None:
             self._read_at += by_ms
             self.next_read += by_ms
+            self._changed_at = {scope: at + by_ms for scope, at in self._changed_at.items()}
 
     def is_due(self, rules: Rules, now: int) -> bool:
         if rules.declared.aging is None or not self._announcer.wants_aging:
             self._read_at = self.next_read = None
             return False
-        if self._read_at is None or self._version != rules.controls.version:
-            # Start again from now: when a pause ends, its time is given back, which moves the past crossings.
+        if self._read_at is None:
             self._read_at = self.next_read = now
+        if self._version != rules.controls.version:
             self._version = rules.controls.version
+            before, self._pauses = (
+                self._pauses,
+                frozenset((*rules.controls.pauses.items(), *rules.controls.ended_pauses)),
+            )
+            if changed := {scope for scope, _ in before ^ self._pauses}:
+                self._changed_at |= dict.fromkeys(changed, now)
+                self.next_read = now
         return self.next_read is not None and self.next_read <= now
 
     async def announce_aged(self, rules: Rules, lanes: Iterable[Lane], now: int) -> None:
@@ -316,8 +328,12 @@ class AgingWatch:
         aging = rules.declared.aging
         assert aging is not None  # noqa: S101 - otherwise no read is due
         since = now if self._read_at is None else self._read_at
+
+        def changed_at(scope: Scope) -> int:
+            return self._changed_at.get(scope, since)
+
         crossings = [
-            Crossing(lane, since - wait, now - wait)
+            Crossing(lane, max(since, *map(changed_at, pause_scopes(lane.group, lane.type))) - wait, now - wait)
             for lane in lanes
             if not any(pause.holds(now) for pause in rules.pauses(lane.group, lane.type).values())
             if not rules.owed(lane.group, lane.type)
@@ -333,6 +349,7 @@ class AgingWatch:
             self.next_read = now + AGING_INTERVAL_MS
             return
         self._read_at = now
+        self._changed_at.clear()
         for task in crossed:
             self._announcer.aged(task, now)
         for crossing, aged_from in zip(crossings, following, strict=True):

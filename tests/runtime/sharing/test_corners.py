@@ -158,6 +158,36 @@ async def test_each_line_is_announced_once_whatever_pauses_and_clock_steps_come_
     assert [event.effective_priority async for event in events if isinstance(event, TaskAged)] == [128, 64]
 
 
+@pytest.mark.parametrize("change", ["cap", "pause", "resume"])
+async def test_a_change_of_another_group_loses_no_news_of_aging(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, change: str
+) -> None:
+    domain = Domain("d")
+
+    @domain.task
+    async def hold() -> None:
+        await asyncio.Event().wait()
+
+    aging = Aging(grace=10, interval=10, step=64, ceiling=64)
+    scheduler = await taskmill_scheduler(domains=[domain], max_concurrency=1, shutdown_grace=0, aging=aging)
+    events = scheduler.events(TaskAged)
+    other = scheduler.group("other")
+    if change == "resume":
+        await other.pause()
+    async with scheduler.running():
+        await hold.options(priority=64).submit()
+        await manual_clock.advance(0)
+        aged = [await hold.submit()]
+        await manual_clock.advance(0.3)
+        # It crosses the level soon after the first, so it is not announced at once.
+        aged.append(await hold.submit())
+        await manual_clock.advance(20.1)
+        await (other.set(cap=3) if change == "cap" else other.pause() if change == "pause" else other.resume())
+        await manual_clock.advance(60)
+    await events.aclose()
+    assert [event.task_id async for event in events if isinstance(event, TaskAged)] == [task.id for task in aged]
+
+
 async def test_a_pause_for_a_time_lasts_that_long_whatever_the_clock_does(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
 ) -> None:
