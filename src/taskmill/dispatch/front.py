@@ -41,7 +41,7 @@ class LaneFront:
     def add(self, place: Place, most: int) -> None:
         """Add a task that has begun to wait; keep at most ``most`` places."""
         places = self.places
-        if not places or place > places[-1]:
+        if not places or places[-1] < place:
             # Beyond the known front: keep it only if nothing unknown lies between.
             if self.complete:
                 places.append(place)

@@ -73,7 +73,7 @@ class NewTask(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The task whose place in the queue it takes over."""
 
 
-class Place(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
+class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The place of a waiting task in its lane: the longest waiting first, then by the id of the place."""
 
     queued_at: int
@@ -84,6 +84,10 @@ class Place(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
     """When its aging restarted, if it has taken the place of another task."""
     io: str | None = None
     """Its budget as JSON, or ``learn``."""
+
+    def __lt__(self, other: "Place") -> bool:
+        # msgspec's own order compares the last fields of equal values, and None has no order.
+        return (self.queued_at, self.place_id, self.id) < (other.queued_at, other.place_id, other.id)
 
     @property
     def aged_from(self) -> int:
