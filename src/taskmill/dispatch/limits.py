@@ -21,7 +21,7 @@ from taskmill.model.turn import Rate
 from taskmill.model.type_name import domain_of
 from taskmill.policy.holds import Held, holds_on_group, holds_on_type
 from taskmill.policy.io_room import IoLoad
-from taskmill.policy.rates import carry_over, full_at, full_bucket, next_permit_at, permits_at
+from taskmill.policy.rates import carry_over, full_at, full_bucket, next_permit_at, permits_at, shifted
 from taskmill.policy.rules import Rules
 
 MANY = 1_000_000_000
@@ -111,6 +111,10 @@ class TokenBuckets:
             old, new = before.rate(scope), rules.rate(scope)
             if new is not None:
                 self._buckets[scope] = bucket if old is None or old == new else carry_over(bucket, old, new, now)
+
+    def clock_stepped(self, by_ms: int, now: int) -> None:
+        """Shift the buckets with a step of the wall clock, as the store has done with those that it keeps."""
+        self._buckets = {scope: shifted(bucket, by_ms, now) for scope, bucket in self._buckets.items()}
 
     def copy(self) -> dict[Scope, Bucket]:
         return dict(self._buckets)

@@ -4,8 +4,8 @@ A permit costs ``interval_ms`` units of the bucket's level, and each millisecond
 is exact in whole numbers, so no rate drifts.
 
 Laws: a bucket starts full; its level is never negative and never above the burst; over any time t at most
-burst + permits · t / interval permits are taken. A clock that steps back adds and removes nothing: the bucket continues
-from the new time. A clock that steps forward fills the bucket, but no further.
+burst + permits · t / interval permits are taken. A step of the clock that is noticed adds and removes nothing: the
+bucket is shifted with it. Without that, a bucket whose time is ahead continues from the present.
 """
 
 from __future__ import annotations
@@ -73,6 +73,11 @@ def full_at(bucket: Bucket, limit: RateLimit) -> int:
 def carry_over(bucket: Bucket, old: RateLimit, new: RateLimit, now: int) -> Bucket:
     """Return the bucket under a changed limit: it keeps its level, up to the new burst, so a change adds no burst."""
     return _refilled(_refilled(bucket, old, now), new, now)
+
+
+def shifted(bucket: Bucket, by_ms: int, now: int) -> Bucket:
+    """Return the bucket after a step of the clock to ``now``."""
+    return Bucket(bucket.level, min(bucket.at + by_ms, now), bucket.unit)
 
 
 def _refilled(bucket: Bucket, limit: RateLimit, now: int) -> Bucket:

@@ -202,6 +202,7 @@ class DispatchLoop:
         if step := await self._upkeep.follow_clock_step():
             self._planner.return_prefetched()
             self.attempts.clock_stepped(step)
+            self._waiting.picker.limits.buckets.clock_stepped(step, self._clock.now_ms())
             self._aging_watch.clock_stepped(step)
             self.cron.clock_stepped()
         self._upkeep.prune_if_due()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from taskmill.model.controls import NO_CHANGE, Bucket, Change, Controls, Declared, Pause, Scope, ScopeKind
-from taskmill.policy.rates import carry_over, full_at, take_for_starts
+from taskmill.policy.rates import carry_over, full_at, shifted, take_for_starts
 from taskmill.policy.rules import Rules, combined, still_valid
 from taskmill.store.sql.connection import Connection, decode_pairs, encoded, one
 from taskmill.store.sql.statements import SQL
@@ -127,15 +127,14 @@ def fill_buckets(
     connection.execute(SQL["fill_buckets"], (encoded(rows),))
 
 
-def buckets_go_on(connection: Connection, now: int) -> None:
-    """Set buckets whose time is in the future to ``now``, after the wall clock was set back."""
+def shift_buckets(connection: Connection, by_ms: int, now: int) -> None:
+    """Move the times of token buckets after a step of the wall clock, which refills none and delays none."""
     found = read(connection)
-    ahead = {scope: bucket for scope, bucket in found.buckets.items() if bucket.at > now}
     rules = _rules(found)
     fill_buckets(
         connection,
-        {scope: rules.rate(scope) for scope in ahead},
-        {scope: Bucket(bucket.level, now, bucket.unit) for scope, bucket in ahead.items()},
+        {scope: rules.rate(scope) for scope in found.buckets},
+        {scope: shifted(bucket, by_ms, now) for scope, bucket in found.buckets.items()},
     )
 
 

@@ -341,7 +341,7 @@ class WriteSide(Locating):
             connection.execute(SQL["shift_pauses"], (by_ms,))
             connection.execute(SQL["shift_ended_pauses"], (by_ms,))
             connection.execute(SQL["bump_version"])
-            controls.buckets_go_on(connection, now)
+            controls.shift_buckets(connection, by_ms, now)
             if by_ms < 0:
                 cron.rewind(connection, now, -by_ms)
 
