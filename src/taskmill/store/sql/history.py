@@ -33,7 +33,8 @@ def revive(connection: Connection, id: int, now: int) -> Described | None:
     type, group, duration_ms, key, cron_name = row
     holder = key_holder(connection, type, key)
     if holder is not None:
-        raise DuplicateTask(f"{type}: task {holder} holds the key {key!r} now", existing_id=holder)
+        # Without the key: a page that redacts records shows this message.
+        raise DuplicateTask(f"{type}: task {holder} holds the key of task {id} now", existing_id=holder)
     cron.rejoin(connection, id, cron_name, now)
     # A task that was asked to stop has freed its key, but must end before another task with that key starts.
     connection.execute(SQL["revive"], (id, now, key_stopper(connection, type, key), cron_name))
