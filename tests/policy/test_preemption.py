@@ -225,3 +225,18 @@ def test_a_hook_beside_the_slots_frees_none() -> None:
     nodes = {1: Host(1, {"d::a"})}
     running = [Runner(1, 255, 0, 1, is_leaving=False), Runner(2, 255, 0, 1, is_leaving=True)]
     assert cluster_victims([Ask(9, 0, "d::a")], running, nodes, own=1) == [1]
+
+
+@given(st.lists(st.integers(1, 5), max_size=4), st.sets(st.integers(1, 4)))
+def test_a_task_preempts_none_of_its_ancestors(priorities: list[int], ancestors: set[int]) -> None:
+    crowd = [(running(id, effective), False) for id, effective in enumerate(priorities, 1)]
+    others = [each for each in crowd if each[0].id not in ancestors]
+    assert victims([UrgentTask(0, ancestors=ancestors)], crowd) == victims([UrgentTask(0)], others)
+
+
+@given(st.integers(0, 3), st.sets(st.integers(1, 4)))
+def test_a_task_preempts_none_of_its_ancestors_on_any_node(busy: int, ancestors: set[int]) -> None:
+    tasks = [Runner(id, 5, 0, 1 + id % 2, False) for id in range(1, busy + 1)]
+    nodes = {1: Host(busy, ["d::t"]), 2: Host(busy, ["d::t"])}
+    chosen = cluster_victims([Ask(9, 0, "d::t", counts_free=False, ancestors=ancestors)], tasks, nodes, 1)
+    assert chosen == [max(left)] if (left := {task.id for task in tasks} - ancestors) else not chosen

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from taskmill.model.commit import Changes
 from taskmill.model.task import Lane
 from taskmill.model.turn import Look, News
@@ -63,7 +65,7 @@ class OthersNews:
         queued, self._queued = self._queued, frozenset()
         refill = [*look.refill, *self._outdated.difference(look.refill)]
         self._outdated.clear()
-        return Look(look.survey, news, queued, refill, look.known_lanes, look.slots)
+        return msgspec.structs.replace(look, news=news, queued=queued, refill=refill)
 
     def read(self, look: Look, news: News | None) -> None:
         """Note that a turn has made its reads."""

@@ -24,6 +24,8 @@ class RunningTask(Protocol):
     def task(self) -> Claimed: ...
     @property
     def stop_reason(self) -> StopReason | None: ...
+    @property
+    def has_family(self) -> bool: ...
 
 
 def eased(backpressure: Backpressure, running: Mapping[int, RunningTask]) -> list[int]:
@@ -64,10 +66,14 @@ class Preempting:
         """By urgent waiting task."""
         self.next_at: int | None = None
         """When to ask the other nodes again."""
+        self._ancestors: dict[int, Collection[int]] = {}
+        """The ancestors of urgent waiting tasks, as far as they were read."""
+        self.families: Collection[int] = ()
+        """Urgent waiting tasks that preempt nothing until their ancestors are read."""
 
     def victims(self, running: Collection[RunningTask], taken: int, slots: int, now: int) -> Victims:
         """Choose the least urgent tasks to preempt for urgent ones, if all slots are ``taken``."""
-        self.next_at = None
+        self.next_at, self.families = None, ()
         if taken < slots:
             return Victims()
         picker = self._waiting.picker
@@ -77,8 +83,18 @@ class Preempting:
             return Victims(anywhere=self._ask(pressing, running, now))
         if not pressing:
             return Victims()
+        if any(attempt.has_family for attempt in running):
+            self._ancestors = {each.id: self._ancestors[each.id] for each in pressing if each.id in self._ancestors}
+            self.families = [each.id for each in pressing if each.id not in self._ancestors]
+            pressing = [
+                each._replace(ancestors=self._ancestors[each.id]) for each in pressing if each.id in self._ancestors
+            ]
         stoppable = [(attempt.task, attempt.stop_reason is not None) for attempt in running]
         return Victims(victims(pressing, stoppable, picker.backpressure.capacity, self._load.io))
+
+    def families_read(self, ancestors: Mapping[int, Collection[int]]) -> None:
+        """Note the ancestors of urgent tasks."""
+        self._ancestors |= ancestors
 
     def _ask(self, pressing: Sequence[UrgentTask], running: Collection[RunningTask], now: int) -> Preemption | None:
         """Return a request to the store for urgent tasks that are new or that the last request has not helped."""

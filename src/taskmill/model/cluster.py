@@ -136,6 +136,8 @@ class Ask(NamedTuple):
     """True if a free slot of another node is expected to serve it."""
     candidates: Collection[int] | None = None
     """The only tasks that may be preempted for it; None for any. A node can judge the IO of its own tasks only."""
+    ancestors: Collection[int] = ()
+    """Its ancestors, which it does not preempt."""
 
 
 class Preemption(NamedTuple):

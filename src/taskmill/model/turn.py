@@ -125,9 +125,11 @@ class Look(msgspec.Struct, frozen=True, gc=False):
     """The number of lanes that share the memory for the front of the queue."""
     slots: int | None = None
     """The slots of this node, if other nodes dispatch too. A survey then reads how many slots those use."""
+    families: Collection[int] = ()
+    """Urgent waiting tasks whose ancestors are read: a task does not preempt its own ancestors."""
 
     def is_needed(self) -> bool:
-        return self.survey or self.news is not None or bool(self.queued or self.refill)
+        return self.survey or self.news is not None or bool(self.queued or self.refill or self.families)
 
 
 NO_LOOK = Look()
@@ -212,6 +214,8 @@ class TurnResult(msgspec.Struct):
     """Found by a survey: True if tasks wait that were preempted by more urgent ones."""
     has_eased: bool = False
     """Found by a survey: True if tasks wait that were preempted because of pressure."""
+    ancestors: Mapping[int, Collection[int]] = msgspec.field(default_factory=dict[int, Collection[int]])
+    """The ancestors of the tasks whose families were read."""
     next_due: DueFront = DueFront()
     next_expiry: int | None = None
     next_beat: int | None = None

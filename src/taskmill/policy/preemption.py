@@ -2,11 +2,12 @@
 
 Laws: a task is preempted only for a more urgent one, and only if the IO of that one then fits; the least urgent running
 task goes first, and among equals the one that started last; a slot that is about to be free needs no second victim;
-in a cluster the least urgent task of all nodes is preempted, one for each waiting task.
+in a cluster the least urgent task of all nodes is preempted, one for each waiting task. A task does not preempt its
+ancestors: each of them would start again, spawn it again, and be preempted again.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from taskmill.model.cluster import Ask, Host, Runner
@@ -28,6 +29,7 @@ class UrgentTask(NamedTuple):
     budget: IoBudget | None = None
     id: int = 0
     type: str = ""
+    ancestors: Collection[int] = ()
 
 
 def fits_after(budget: IoBudget | None, victim: IoBudget | None, capacity: Capacity, load: IoLoad) -> bool:
@@ -73,7 +75,8 @@ def _take(slots: dict[int, int], able: Sequence[int]) -> bool:
 
 
 def _may_replace(ask: Ask, task: Runner) -> bool:
-    return task.effective > ask.effective and (ask.candidates is None or task.id in ask.candidates)
+    is_candidate = ask.candidates is None or task.id in ask.candidates
+    return task.effective > ask.effective and is_candidate and task.id not in ask.ancestors
 
 
 def victims(
@@ -96,6 +99,10 @@ def victims(
     coming: list[IoBudget | None] = []
     chosen: list[int] = []
 
+    def may_replace(urgent: UrgentTask, task: Claimed) -> bool:
+        is_less_urgent = task.effective > urgent.effective
+        return is_less_urgent and task.id not in urgent.ancestors and fits(urgent.budget, task.budget)
+
     def fits(budget: IoBudget | None, *victim: IoBudget | None) -> bool:
         if budget is None:
             return True
@@ -104,15 +111,15 @@ def victims(
             room.admit(each)
         return room.admit(budget) is None
 
-    for effective, budget, *_ in pressing:
+    for urgent in pressing:
         if about_to_be_free:
-            about_to_be_free -= fits(budget)
+            about_to_be_free -= fits(urgent.budget)
         else:
-            victim = next((task for task in at_work if task.effective > effective and fits(budget, task.budget)), None)
+            victim = next((task for task in at_work if may_replace(urgent, task)), None)
             if victim is not None:
                 at_work.remove(victim)
                 chosen.append(victim.id)
                 going.append(victim.budget)
         # Reserve its room even if it does not fit: later tasks rank behind it.
-        coming.append(budget)
+        coming.append(urgent.budget)
     return chosen

@@ -34,7 +34,7 @@ from taskmill.model.attempt import (
 )
 from taskmill.model.io_budget import budget_to_store
 from taskmill.model.task import Claimed
-from taskmill.model.turn import NO_STARTS, Judged, Look, Starts, Turn, TurnUpkeep
+from taskmill.model.turn import NO_STARTS, Judged, Look, Starts, Turn, TurnResult, TurnUpkeep
 from taskmill.policy.cron.decisions import retry_at
 from taskmill.policy.families import family_verdict
 from taskmill.policy.verdicts import completed, failure_of, judge
@@ -221,7 +221,8 @@ class Planner:
         self.judging = []
         self.readers += self._served
 
-    def turn_committed(self) -> None:
+    def turn_committed(self, result: TurnResult) -> None:
+        self._preempting.families_read(result.ancestors)
         for reader in self._served:
             if not reader.done():
                 reader.set_result(None)
@@ -277,7 +278,7 @@ class Planner:
                 starts = self._choose(
                     slots, taken, now, surveys=survey, promotes=promote, only_prefetches=only_prefetches
                 )
-                look = waiting.look(survey=survey, slots=shown_slots)
+                look = waiting.look(survey=survey, slots=shown_slots, families=self._preempting.families)
         self._served = []
         if not self.outcomes:
             self._served, self.readers = self.readers, []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from taskmill import Aging, Domain, Group, Priority, Scheduler
+from taskmill import Aging, Context, Domain, Group, Priority, Scheduler
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
 from tests.runtime.preempting.work import Work
@@ -233,3 +235,69 @@ async def test_a_changed_priority_of_a_type_that_is_short_preempts_at_once(
         await manual_clock.advance(0)
         assert work.of("stop") == [("running", 0)]
         assert work.of("start")[-1] == (raised or "first", 0)
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+async def test_a_task_is_not_preempted_by_its_descendants(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, slots: int
+) -> None:
+    domain = Domain("d")
+    runs: list[tuple[str, float]] = []
+
+    def note(name: str) -> None:
+        runs.append((name, manual_clock.monotonic()))
+
+    @domain.task
+    async def grandchild() -> None:
+        note("grandchild")
+
+    @domain.task
+    async def child(ctx: Context) -> None:
+        note("child")
+        await ctx.spawn(grandchild.options(priority=Priority.CRITICAL).prepare())
+        await manual_clock.sleep(2)
+
+    @domain.task
+    async def parent(ctx: Context) -> None:
+        note("parent")
+        await ctx.spawn(child.options(priority=Priority.CRITICAL).prepare())
+        await manual_clock.sleep(10)
+
+    scheduler = await taskmill_scheduler(domains=[domain], max_concurrency=slots)
+    handle = await parent.options(priority=Priority.IDLE).submit()
+    async with scheduler.running():
+        await manual_clock.advance(60)
+    assert (await handle.record()).state == "completed"
+    if slots == 1:
+        assert runs == [("parent", 0), ("child", 10), ("grandchild", 12)]
+    else:
+        assert runs == [("parent", 0), ("child", 0), ("grandchild", 2)]
+
+
+async def test_an_unrelated_urgent_task_preempts_a_parent(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
+) -> None:
+    domain = Domain("d")
+    started: list[str] = []
+
+    @domain.task
+    async def child() -> None: ...
+
+    @domain.task
+    async def parent(ctx: Context) -> None:
+        started.append(f"parent {ctx.attempt}")
+        if ctx.attempt == 1:
+            await ctx.spawn(child.options(priority=Priority.CRITICAL, run_after=3600).prepare())
+            await asyncio.Event().wait()
+
+    @domain.task
+    async def urgent() -> None:
+        started.append("urgent")
+
+    scheduler = await taskmill_scheduler(domains=[domain], max_concurrency=1)
+    async with scheduler.running():
+        await parent.submit()
+        await manual_clock.advance(0)
+        await urgent.options(priority=Priority.CRITICAL).submit()
+        await manual_clock.advance(0)
+    assert started == ["parent 1", "urgent", "parent 2"]

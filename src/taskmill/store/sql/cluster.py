@@ -24,6 +24,7 @@ from taskmill.policy.preemption import cluster_victims
 from taskmill.policy.rates import full_bucket, permits_at
 from taskmill.store.sql import controls
 from taskmill.store.sql.connection import Connection, encoded, one
+from taskmill.store.sql.families import ancestors_of_each
 from taskmill.store.sql.statements import SQL
 
 CLOCKS_APART_MS = 60_000
@@ -147,7 +148,8 @@ def preempt(connection: Connection, plan: Preemption, result: TurnResult) -> Non
         for id, urgency, started_at, aged_from, node, is_leaving in found.running
     ]
     nodes = {id: Host(slots, frozenset(types)) for id, slots, types in found.nodes}
-    asks = [ask for ask in plan.asks if ask.id in set(found.waiting)]
+    families = ancestors_of_each(connection, found.waiting)
+    asks = [ask._replace(ancestors=families[ask.id]) for ask in plan.asks if ask.id in families]
     if chosen := cluster_victims(asks, running, nodes, found.own):
         connection.execute(SQL["ask_to_make_way"], (encoded(chosen),))
         victims = [task for task in running if task.id in chosen]

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -218,6 +218,14 @@ def _settled(parent: Parent) -> Outcome:
     if parent.outcome is None:
         return Ending.FAILED, None, "its outcome is missing", None
     return _decode_outcome(parent.outcome)
+
+
+def ancestors_of_each(connection: Connection, ids: Collection[int]) -> dict[int, set[int]]:
+    """Return the active ancestors of each task."""
+    found: dict[int, set[int]] = {id: set() for id in ids}
+    for id, ancestor in decode_pairs(one(connection, SQL["ancestors_of_each"], encoded(sorted(ids)))):
+        found[id].add(ancestor)
+    return found
 
 
 def ancestors(connection: Connection, ids: Iterable[int]) -> set[int]:

@@ -126,6 +126,8 @@ def _look(connection: Connection, turn: Turn, result: TurnResult, *, is_owed: bo
     if (look.news is not None or look.queued) and not look.survey:
         result.seen = Commit()
         result.needs_survey = not _read_news(connection, look, result, result.seen)
+    if look.families:
+        result.ancestors = families.ancestors_of_each(connection, look.families)
     if upkeep.expire and not look.survey:
         result.next_expiry = _one(connection, "next_expiry")
     if upkeep.skip and not look.survey:
