@@ -332,17 +332,20 @@ async def test_nothing_leaves_before_redact(tmp_path: Path) -> None:
 
 
 async def test_a_refused_retry_names_no_key(tmp_path: Path) -> None:
-    async with scheduler_of(str(tmp_path / "tasks.db")) as scheduler, scheduler.running():
-        async with over(page_of(scheduler, redact=_redact)) as client:
-            lost = await lose.options(key=SECRET).submit("it")
-            await lost.wait()
-            await lose.options(key=SECRET, run_after=3600).submit("it")
-            one = await client.post(f"/api/tasks/{lost.id}/retry", headers=BEARER)
-            many = await client.post("/api/tasks/bulk", json={"action": "retry", "ids": [lost.id]}, headers=BEARER)
-            assert (one.status_code, many.status_code) == (409, 200)
-            for response in (one, many):
-                assert f"holds the key of task {lost.id}" in response.text
-                assert SECRET not in response.text
+    async with (
+        scheduler_of(str(tmp_path / "tasks.db")) as scheduler,
+        scheduler.running(),
+        over(page_of(scheduler, redact=_redact)) as client,
+    ):
+        lost = await lose.options(key=SECRET).submit("it")
+        await lost.wait()
+        await lose.options(key=SECRET, run_after=3600).submit("it")
+        one = await client.post(f"/api/tasks/{lost.id}/retry", headers=BEARER)
+        many = await client.post("/api/tasks/bulk", json={"action": "retry", "ids": [lost.id]}, headers=BEARER)
+        assert (one.status_code, many.status_code) == (409, 200)
+        for response in (one, many):
+            assert f"holds the key of task {lost.id}" in response.text
+            assert SECRET not in response.text
 
 
 async def test_a_redact_that_fails_shows_nothing(tmp_path: Path) -> None:
