@@ -124,19 +124,19 @@ class LaneHeads:
             self._backpressure.io_held.add(lane.group)
         if first is None:
             return None
-        head = self._ranked(lane, first, now)
+        head = self.ranked(lane, first, now)
         if lane.renewed and self._limits.rules.declared.aging is not None:
             heads.renewed = True
             places = known.places if passing is known.places else [first, *passing]
             oldest = min(places, key=lambda place: place.aged_from)
             if self.effective(lane, oldest, now) != head.effective:
-                head = min(self._ranked(lane, place, now) for place in places)
+                head = min(self.ranked(lane, place, now) for place in places)
             self._note_aging(heads, lane, oldest, self.effective(lane, oldest, now), now)
         else:
             self._note_aging(heads, lane, head.place, head.effective, now)
         return head
 
-    def _ranked(self, lane: Lane, place: Place, now: int) -> Waiting:
+    def ranked(self, lane: Lane, place: Place, now: int) -> Waiting:
         return Waiting(self.effective(lane, place, now), place.queued_at, place.place_id, lane, place)
 
     def _note_aging(self, heads: _Heads, lane: Lane, place: Place, effective: int, now: int) -> None:

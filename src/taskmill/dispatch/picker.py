@@ -26,7 +26,7 @@ from taskmill.dispatch.shares import Shares
 from taskmill.model.cluster import Demand
 from taskmill.model.controls import EVERYTHING, Bucket, Scope
 from taskmill.model.queue_state import Turns
-from taskmill.model.task import Claimed, Lane, Waiting
+from taskmill.model.task import Claimed, Lane, Place, Waiting
 from taskmill.policy.fair_queue import RoundRobin
 from taskmill.policy.holds import passes_shares, scopes_of
 from taskmill.policy.preemption import UrgentTask
@@ -41,7 +41,7 @@ class _Entry(msgspec.Struct, frozen=True, order=True, gc=False):
     group: str
 
 
-def _starts_before(task: Waiting, other: Claimed) -> bool:
+def starts_before(task: Waiting, other: Claimed) -> bool:
     """True if a task is more urgent than a prefetched one, or as urgent and ahead of it in its group."""
     if task.effective != other.effective:
         return task.effective < other.effective
@@ -156,6 +156,10 @@ class Picker:
                 break
             self.settle(slots, now)
         return picked
+
+    def ranked(self, lane: Lane, place: Place, now: int) -> Waiting:
+        """Return a task with its rank in the queue, by the aging in force."""
+        return self._heads.ranked(lane, place, now)
 
     def first_waiting(self, groups: Collection[str], slots: int, now: int) -> WaitingFront:
         """Return the known tasks that may start next, of all groups and of each of the given ones."""
@@ -300,7 +304,7 @@ class Picker:
         if chosen is None or before is None or self._next_of[chosen[0]].effective < before.effective:
             return chosen
         group = before.group
-        return (group, True) if self._may_start(group) and _starts_before(self._next_of[group], before) else None
+        return (group, True) if self._may_start(group) and starts_before(self._next_of[group], before) else None
 
     def _may_start(self, group: str) -> bool:
         """True if a group has a task that no limit holds back."""

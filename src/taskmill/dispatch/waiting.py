@@ -23,7 +23,7 @@ from taskmill.model.commit import Changes, Commit
 from taskmill.model.controls import Declared
 from taskmill.model.explanation import Reason
 from taskmill.model.status import Status
-from taskmill.model.task import Claimed, Lane, NewTask, Place, Waiting
+from taskmill.model.task import Claimed, DueTask, Lane, NewTask, Place, Waiting
 from taskmill.model.turn import Look, Starts, Turn, TurnResult, TurnUpkeep
 from taskmill.model.type_name import domain_of
 from taskmill.policy.rules import Rules
@@ -60,7 +60,7 @@ class WaitingTasks:
         """True after a turn has failed: its claims may be committed, so nothing is claimed before a survey."""
         self.looks_first = False
         """True after a turn has found changed controls: nothing is claimed before the lanes are read again."""
-        self.due = DueTasks()
+        self.due = DueTasks(self.picker)
         self.next_expiry: int | None = None
         self.next_beat: int | None = None
         """When the next occurrence of any series is due. It is skipped if the last one is still active."""
@@ -137,38 +137,46 @@ class WaitingTasks:
             self._meanwhile.append(commit)
             return
         self._is_current = False
-        for id, task in commit.fresh:
-            self._note_new(task, id)
+        for id, new in commit.fresh:
+            self._note_new(new, id)
             self._news.stored_here(id)
         for waiting in commit.released:
             self._front.add(waiting.lane, waiting.place)
-        for at in commit.due:
-            self.due.note(at)
+        for task in commit.due:
+            self.due.note(task)
         for at in commit.expiries:
             self.note_expiry(at)
         for at in commit.beats:
             self.next_beat = at if self.next_beat is None else min(self.next_beat, at)
         self._hooks += commit.hooks
+        self.due.forget(commit.hooks)
         self.survey_wanted = self.survey_wanted or commit.reordered or bool(commit.pauses_ended)
         for ended in commit.ended:
             self._front.remove(ended.task)
+        self.due.forget(ended.task.id for ended in commit.ended)
 
     def _note_new(self, task: NewTask, id: int) -> None:
         if task.status is Status.PENDING and task.stop is None:
-            # A replacement keeps an older place in the queue, but its aging starts now.
-            renewed_at = task.created_at if task.queued_at < task.created_at else None
-            self._front.add(
-                Lane(task.group, task.priority, task.type, renewed_at is not None),
-                Place(task.queued_at, task.place_id or id, id, renewed_at, task.io),
-            )
+            self._front.add(task.lane, task.place(id))
         elif task.status is Status.SCHEDULED and task.due_at is not None:
-            self.due.note(task.due_at, task.priority)
+            self.due.note(DueTask(task.due_at, task.lane, task.place(id)))
         if task.expires_at is not None:
             self.note_expiry(task.expires_at)
 
     def queue_again(self, lane: Lane, place: Place) -> None:
         """Add a task that the planned turn returns to the queue."""
         self._front.add(lane, place)
+
+    def admit_due(self, now: int) -> bool:
+        """Add the tasks that are due to the front, for a turn that releases them; return False if some are unknown."""
+        if not self.due.are_known(now):
+            return False
+        due = self.due.take(now)
+        for task in due:
+            self._front.add(task.lane, task.place)
+        # No prefetched task that comes after them begins while the turn is under way.
+        self.prefetch.first_waiting = self.prefetch.first_waiting.plus((task.group, task[:3]) for task in due)
+        return True
 
     def doubt(self, task: Claimed) -> None:
         """Mark the lanes of a task to be read again: unknown tasks like it may wait there."""
@@ -187,7 +195,6 @@ class WaitingTasks:
         *,
         surveys: bool,
         promotes: bool,
-        only_prefetches: bool,
         running: Callable[[], Collection[Running]],
     ) -> Starts:
         """Choose the starts: every hook that is due, and tasks in at most ``free`` of all ``slots``.
@@ -196,14 +203,12 @@ class WaitingTasks:
         ``promotes`` tasks that are due. A turn that surveys prefetches nothing: tasks may be more urgent than is known.
         """
         picker, rules, prefetched = self.picker, self.picker.rules, self.prefetch.tasks
-        may_start = bool(prefetched) and not only_prefetches
-        self.picks = picks = picker.pick(slots, free, now, before=prefetched[0]) if may_start else []
+        self.picks = picks = picker.pick(slots, free, now, before=prefetched[0]) if prefetched else []
         overtakes = bool(picks)
         self.prefetch.is_held = self.prefetch.is_held or overtakes
         free = max(free - len(prefetched), len(picks))
         if not overtakes:
             room = self.prefetch.room(free, running()) if self._may_prefetch() and not surveys else None
-            free = 0 if only_prefetches else free
             self.picks = picks = picker.pick(slots, free, now, room=room)
         if self._holds is not None:
             waits = bool(prefetched) or len(picks) > free

@@ -9,7 +9,7 @@ import msgspec
 from taskmill.model.attempt import End
 from taskmill.model.controls import Scope
 from taskmill.model.cron import CronState
-from taskmill.model.task import Described, NewTask, Waiting
+from taskmill.model.task import Described, DueTask, NewTask, Waiting
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -62,8 +62,8 @@ class Commit(msgspec.Struct):
     """Tasks that entered the queue."""
     returned: list[int] = msgspec.field(default_factory=list[int])
     """Claimed tasks that wait for another attempt."""
-    due: list[int] = msgspec.field(default_factory=list[int])
-    """When tasks that were unblocked come due."""
+    due: list[DueTask] = msgspec.field(default_factory=list[DueTask])
+    """Tasks that were unblocked and come due later."""
     expiries: list[int] = msgspec.field(default_factory=list[int])
     """The deadlines of tasks that were unblocked or entered the queue."""
     unblocked: list[Described] = msgspec.field(default_factory=list[Described])

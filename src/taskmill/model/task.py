@@ -40,39 +40,6 @@ class Links(msgspec.Struct, frozen=True, array_like=True, gc=False):
 NO_LINKS = Links()
 
 
-class NewTask(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A row about to be written; the order of the fields is the order of the store's insert."""
-
-    type: str
-    key: str | None
-    label: str | None
-    group: str
-    priority: int
-    status: Status
-    payload: str
-    tags: dict[str, str] | None
-    overrides: str | None
-    created_at: int
-    queued_at: int
-    due_at: int | None
-    due_is_relative: bool
-    expires_at: int | None
-    ttl_ms: int | None
-    """A time-to-live that counts from the first attempt, which sets ``expires_at``."""
-    gate_id: int | None
-    """The task whose attempt must have ended before this one may start."""
-    stop: str | None
-    on_duplicate: OnDuplicate
-    links: Links | None = None
-    """Its connections to other tasks, if it has any."""
-    replaced: str | None = None
-    """The state that the task it replaces had saved."""
-    io: str | None = None
-    """Its budget as JSON, or ``learn``."""
-    place_id: int | None = None
-    """The task whose place in the queue it takes over."""
-
-
 class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The place of a waiting task in its lane: the longest waiting first, then by the id of the place."""
 
@@ -105,6 +72,51 @@ class Lane(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
     urgency: int
     type: str
     renewed: bool = False
+
+
+class NewTask(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A row about to be written; the order of the fields is the order of the store's insert."""
+
+    type: str
+    key: str | None
+    label: str | None
+    group: str
+    priority: int
+    status: Status
+    payload: str
+    tags: dict[str, str] | None
+    overrides: str | None
+    created_at: int
+    queued_at: int
+    due_at: int | None
+    due_is_relative: bool
+    expires_at: int | None
+    ttl_ms: int | None
+    """A time-to-live that counts from the first attempt, which sets ``expires_at``."""
+    gate_id: int | None
+    """The task whose attempt must have ended before this one may start."""
+    stop: str | None
+    on_duplicate: OnDuplicate
+    links: Links | None = None
+    """Its connections to other tasks, if it has any."""
+    replaced: str | None = None
+    """The state that the task it replaces had saved."""
+    io: str | None = None
+    """Its budget as JSON, or ``learn``."""
+    place_id: int | None = None
+    """The task whose place in the queue it takes over."""
+
+    @property
+    def _renewed_at(self) -> int | None:
+        # A replacement keeps an older place in the queue, but its aging starts now.
+        return self.created_at if self.queued_at < self.created_at else None
+
+    @property
+    def lane(self) -> Lane:
+        return Lane(self.group, self.priority, self.type, self._renewed_at is not None)
+
+    def place(self, id: int) -> Place:
+        return Place(self.queued_at, self.place_id or id, id, self._renewed_at, self.io)
 
 
 class Waiting(msgspec.Struct, frozen=True, order=True, gc=False):
@@ -142,6 +154,14 @@ class Waiting(msgspec.Struct, frozen=True, order=True, gc=False):
 def waiting(lane: Lane, place: Place) -> Waiting:
     """Rank a task by the urgency of its lane, before aging."""
     return Waiting(lane.urgency, place.queued_at, place.place_id, lane, place)
+
+
+class DueTask(NamedTuple):
+    """A delayed task, and the place that it takes in the queue when it is due."""
+
+    at: int
+    lane: Lane
+    place: Place
 
 
 class Crossing(NamedTuple):

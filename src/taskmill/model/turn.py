@@ -13,7 +13,7 @@ from taskmill.model.cluster import Admission, Elsewhere, Others, Preemption
 from taskmill.model.commit import Commit
 from taskmill.model.controls import Bucket, Controls, Scope
 from taskmill.model.settings import RateLimit
-from taskmill.model.task import Claimed, Lane, Place
+from taskmill.model.task import Claimed, DueTask, Lane, Place
 
 Rate = tuple[Scope, RateLimit, Bucket]
 """A rate limit with its token bucket."""
@@ -101,11 +101,7 @@ class News(NamedTuple):
 class DueFront(NamedTuple):
     """The next delayed tasks."""
 
-    at: int | None = None
-    """When the first of them is due; None if there is none."""
-    urgency: int | None = None
-    """The urgency of the most urgent of them. It is one less for a task that was attempted before, because that may
-    have waited longer than tasks of its urgency."""
+    tasks: Sequence[DueTask] = ()
     until: int | None = None
     """Further tasks may be due from this instant on; None if there are no others."""
 

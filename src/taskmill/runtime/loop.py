@@ -362,7 +362,7 @@ class DispatchLoop:
                     ended += 1
                 case TryAgain(due_at=due_at) | Return(due_at=due_at):
                     if due_at is not None:
-                        self._waiting.due.note(due_at, task.urgency - 1)
+                        self._waiting.due.note_retry(due_at, task)
                     if task.expires_at is not None:
                         self._waiting.note_expiry(task.expires_at)
                 case MakeWay(for_pressure) if task.id not in waiting:

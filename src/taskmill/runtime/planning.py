@@ -249,17 +249,15 @@ class Planner:
             # Verdicts are committed before claims: a task that returns to the queue may start in the same turn.
             if isinstance(each.verdict, Return | TryAgain) and each.verdict.due_at is None:
                 waiting.queue_again(each.task.lane, each.task.place)
-        # A task that is due, or is released by an ending, may be more urgent than those that are known to wait. So it
-        # is read before anything is started, though only in turns of one instant if they follow each other: a stream of
-        # such turns would keep slots empty. Prefetching does no harm: the tasks do not begin before a more urgent one.
+        # A task that is released by an ending, or is due and in an unknown place, may be more urgent than those that
+        # are known to wait. So it is read before anything is started, though only in turns of one instant if they
+        # follow each other: a stream of such turns would keep slots empty.
         releases = not waiting.is_empty and any(each.stopped or each.task.is_tied for each in judged)
+        releases_unknown = promote and (survey or not waiting.admit_due(now))
         may_look = self._looked_first_at is None or self._looked_first_at == now
-        ages = self._settings.declared.aging is not None
         prefetched = waiting.prefetch.tasks
-        overtakes = bool(prefetched) and waiting.due.overtakes(prefetched[0].effective, now, ages=ages)
-        looks_first = waiting.in_doubt or waiting.looks_first or (may_look and (overtakes or releases))
-        only_prefetches = may_look and promote and not looks_first
-        self._looked_first_at, waiting.looks_first = now if looks_first or only_prefetches else None, False
+        looks_first = waiting.in_doubt or waiting.looks_first or (may_look and (releases_unknown or releases))
+        self._looked_first_at, waiting.looks_first = now if looks_first else None, False
         at_work: list[int] | None = None
         shown_slots = slots if self._store.is_cluster else None
         if self._store.is_cluster and waiting.in_doubt:
@@ -271,13 +269,10 @@ class Planner:
         if self.claiming and not looks_first and not self.outcomes and not self._store.is_cut_off():
             taken = self._attempts.slots_taken
             # Preempted tasks return to the queue before anything less urgent starts.
-            if not only_prefetches:
-                resume_preempted = self._preempting.may_return(self._attempts.open.values(), taken, slots, now)
-                resume_eased = waiting.has_eased and not self._backpressure.is_easing
+            resume_preempted = self._preempting.may_return(self._attempts.open.values(), taken, slots, now)
+            resume_eased = waiting.has_eased and not self._backpressure.is_easing
             if not (resume_preempted or resume_eased):
-                starts = self._choose(
-                    slots, taken, now, surveys=survey, promotes=promote, only_prefetches=only_prefetches
-                )
+                starts = self._choose(slots, taken, now, surveys=survey, promotes=promote)
                 look = waiting.look(survey=survey, slots=shown_slots, families=self._preempting.families)
         self._served = []
         if not self.outcomes:
@@ -301,9 +296,7 @@ class Planner:
             return msgspec.structs.replace(turn, upkeep=msgspec.structs.replace(turn.upkeep, expire=True))
         return turn
 
-    def _choose(
-        self, slots: int, taken: int, now: int, *, surveys: bool, promotes: bool, only_prefetches: bool
-    ) -> Starts:
+    def _choose(self, slots: int, taken: int, now: int, *, surveys: bool, promotes: bool) -> Starts:
         """Choose the tasks that start, and preempt less urgent tasks for urgent ones that have no slot."""
         waiting, counters = self._waiting, self._settings.counters
         if counters is not None and not waiting.is_measured:
@@ -314,11 +307,8 @@ class Planner:
             now,
             surveys=surveys,
             promotes=promotes,
-            only_prefetches=only_prefetches,
             running=self._running,
         )
-        if only_prefetches:
-            return starts
         taken += len(starts.claims) - len(starts.prefetch)
         victims = self._preempting.victims(self._attempts.open.values(), taken, slots, now)
         for id in victims.here:

@@ -155,9 +155,8 @@ class Prefetching:
         self._is_beginning = True  # A handler that cannot start ends at once, which calls this method again.
         free = self._slots() - self._attempts.slots_taken - self._slots_kept
         now, monotonic = self._clock.now_ms(), self._clock.monotonic()
-        ages = self._waiting.picker.rules.declared.aging is not None
         while free > 0 and self._prefetch.may_begin:
-            if self._waiting.due.overtakes(tasks[0].effective, now, ages=ages):
+            if self._waiting.due.come_before(tasks[0], now):
                 # The next turn releases tasks that may be more urgent.
                 break
             is_held_back = self._backpressure.holds_back(tasks[0].effective)

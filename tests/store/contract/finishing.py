@@ -10,7 +10,7 @@ from taskmill.core.ports import Store
 from taskmill.model.attempt import AttemptFailure, End, Return, TryAgain
 from taskmill.model.filters import Filters
 from taskmill.model.status import Ending, Status
-from taskmill.model.task import Lane, Place
+from taskmill.model.task import DueTask, Lane, Place
 from taskmill.model.turn import DueFront, Judged, Look, Starts, Turn, TurnUpkeep
 from tests.store.contract.samples import NOW, TYPE, active, add, claim, commit, ended, new_task
 
@@ -112,18 +112,16 @@ class Finishing:
         await commit(store, task, TryAgain("e", NOW + 1000))
         assert (await active(store, id)).status == Status.SCHEDULED
         result = await store.turn(Turn(now=NOW + 999, upkeep=TurnUpkeep(promote=True)))
-        # It counts as a little more urgent than new tasks: it has waited for longer than those that are due with it.
-        assert (result.commit.released, result.next_due) == ([], DueFront(NOW + 1000, 127))
-        result = await store.turn(Turn(now=NOW + 1000, upkeep=TurnUpkeep(promote=True)))
-        assert result.next_due == DueFront()
         # The aging clock continues: its place in the queue is that of its submission.
-        assert [(task.lane, task.place) for task in result.commit.released] == [
-            (Lane("", 128, TYPE), Place(NOW, id, id)),
-        ]
+        place = Lane("", 128, TYPE), Place(NOW, id, id)
+        assert (result.commit.released, result.next_due) == ([], DueFront([DueTask(NOW + 1000, *place)]))
+        result = await store.turn(Turn(now=NOW + 1000, upkeep=TurnUpkeep(promote=True)))
+        assert result.next_due == DueFront([])
+        assert [(task.lane, task.place) for task in result.commit.released] == [place]
 
     async def test_a_promotion_reads_nothing_but_the_places_of_what_it_promotes(self, store: Store) -> None:
         await add(store, *(new_task(group=f"g{n}") for n in range(50)))
-        due, _ = await add(
+        due, later = await add(
             store,
             new_task(group="g7", status=Status.SCHEDULED, due_at=NOW + 1000, queued_at=NOW + 1000),
             new_task(group="g8", status=Status.SCHEDULED, due_at=NOW + 2000, queued_at=NOW + 2000),
@@ -132,19 +130,21 @@ class Finishing:
         assert [(task.lane, task.place) for task in result.commit.released] == [
             (Lane("g7", 128, TYPE), Place(NOW + 1000, due, due)),
         ]
-        assert (result.lanes, result.fronts, result.next_due) == (None, {}, DueFront(NOW + 2000, 128))
+        next_one = DueTask(NOW + 2000, Lane("g8", 128, TYPE), Place(NOW + 2000, later, later))
+        assert (result.lanes, result.fronts, result.next_due) == (None, {}, DueFront([next_one]))
 
     @pytest.mark.parametrize("survey", [False, True])
-    async def test_a_turn_reads_how_urgent_the_next_delayed_tasks_are(self, store: Store, survey: bool) -> None:
+    async def test_a_turn_reads_the_places_of_the_next_delayed_tasks(self, store: Store, survey: bool) -> None:
         delayed = [
             new_task(status=Status.SCHEDULED, due_at=NOW + n, queued_at=NOW + n, priority=200 - n) for n in range(1, 22)
         ]
-        await add(store, *delayed)
+        ids = await add(store, *delayed)
+        tasks = [DueTask(NOW + n, Lane("", 200 - n, TYPE), Place(NOW + n, id, id)) for n, id in enumerate(ids, start=1)]
         look = Turn(now=NOW, upkeep=TurnUpkeep(promote=not survey), look=Look(survey=survey, slots=1))
-        # More tasks follow the 20th, and any of them may be more urgent.
-        assert (await store.turn(look)).next_due == DueFront(NOW + 1, 180, NOW + 20)
+        # More tasks follow the 20th.
+        assert (await store.turn(look)).next_due == DueFront(tasks[:20], NOW + 20)
         promote = Turn(now=NOW + 3, upkeep=TurnUpkeep(promote=True))
-        assert (await store.turn(promote)).next_due == DueFront(NOW + 4, 179)
+        assert (await store.turn(promote)).next_due == DueFront(tasks[3:])
 
     async def test_a_task_that_is_due_and_claimed_in_one_turn_shares_its_transaction(self, store: Store) -> None:
         done, next_one = await add(store, new_task(), new_task())
@@ -177,7 +177,8 @@ class Finishing:
         await store.shift_clock(-5)
         result = await store.turn(Turn(now=NOW + 5, upkeep=TurnUpkeep(promote=True)))
         assert [task.place for task in result.commit.released] == [Place(NOW + 5, relative, relative)]
-        assert result.next_due == DueFront(NOW + 20, 128)
+        place = Lane("", 128, TYPE), Place(NOW + 20, absolute, absolute)
+        assert result.next_due == DueFront([DueTask(NOW + 20, *place)])
         assert (await active(store, absolute)).status == Status.SCHEDULED
 
     async def test_expiry_takes_waiting_tasks_past_their_deadline_and_no_others(self, store: Store) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 import msgspec
 
 from taskmill.model.commit import Commit
-from taskmill.model.task import Lane, Place, Waiting, waiting
+from taskmill.model.task import DueTask, Lane, Place, Waiting, waiting
 from taskmill.store.sql.connection import Connection, decode_ids, decode_pairs, encoded, one
 from taskmill.store.sql.statements import SQL
 
@@ -27,8 +27,18 @@ class _Row(msgspec.Struct, array_like=True):
     io: str | None = None
 
     def waiting(self) -> Waiting:
-        lane = Lane(self.group, self.urgency, self.type, self.renewed_at is not None)
-        return waiting(lane, Place(self.queued_at, self.place_id, self.id, self.renewed_at, self.io))
+        return waiting(self._lane, self._place)
+
+    def delayed(self, due_at: int) -> DueTask:
+        return DueTask(due_at, self._lane, self._place)
+
+    @property
+    def _lane(self) -> Lane:
+        return Lane(self.group, self.urgency, self.type, self.renewed_at is not None)
+
+    @property
+    def _place(self) -> Place:
+        return Place(self.queued_at, self.place_id, self.id, self.renewed_at, self.io)
 
 
 _decode_rows = msgspec.json.Decoder(list[_Row]).decode
@@ -52,7 +62,7 @@ def _release(connection: Connection, ids: Sequence[int], now: int, commit: Commi
             if row.due_at is None or row.due_at <= now:
                 commit.released.append(row.waiting())
             else:
-                commit.due.append(row.due_at)
+                commit.due.append(row.delayed(row.due_at))
         commit.expiries += [row.expires_at for row in found if row.expires_at is not None]
     return released
 
@@ -111,7 +121,7 @@ def _note_rows(found: Iterable[_Row], commit: Commit) -> None:
         if row.due_at is None:
             commit.released.append(row.waiting())
         else:
-            commit.due.append(row.due_at)
+            commit.due.append(row.delayed(row.due_at))
         if row.expires_at is not None:
             commit.expiries.append(row.expires_at)
 

@@ -177,13 +177,17 @@ t.expires_at IS NOT NULL AND t.status IN ('pending', 'scheduled', 'blocked')
     ));
 
 -- name: next_due_tasks
--- [when the next delayed task is due, urgency of the most urgent of the next 20, when the last of them is due if there
--- may be more]. A task that was attempted before counts as a little more urgent: it may have waited longer than others.
+-- [[when it is due, its lane, its place] of the next 20 delayed tasks, when the last of them is due if there may be more].
 SELECT json_row(
-    min(due_at), min(urgency - CASE WHEN attempt > 0 THEN 1 ELSE 0 END), CASE WHEN count(*) = 20 THEN max(due_at) END)
+    json_list(json_row(
+        lane.due_at, json_row(lane.group_name, lane.urgency, lane.type, {is_renewed}),
+        json_row(lane.queued_at, lane.place, lane.id, lane.renewed_at, lane.io))),
+    CASE WHEN count(*) = 20 THEN max(lane.due_at) END)
 FROM (
-    SELECT due_at, urgency, attempt FROM taskmill_task WHERE status = 'scheduled' ORDER BY due_at LIMIT 20
-) AS soon;
+    SELECT due_at, group_name, urgency, type, renewed_at IS NOT NULL AS renewed, queued_at, {place} AS place, id,
+        renewed_at, {budget} AS io
+    FROM taskmill_task WHERE status = 'scheduled' ORDER BY due_at LIMIT 20
+) AS lane;
 
 -- name: first_expiry
 SELECT min(t.expires_at) FROM taskmill_task AS t WHERE {may_expire} AND t.frozen = false;
