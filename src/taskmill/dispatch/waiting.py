@@ -175,7 +175,7 @@ class WaitingTasks:
         for task in due:
             self._front.add(task.lane, task.place)
         # No prefetched task that comes after them begins while the turn is under way.
-        self.prefetch.first_waiting = self.prefetch.first_waiting.plus((task.group, task[:3]) for task in due)
+        self.prefetch.first_waiting = self.prefetch.first_waiting.plus((task.group, task.rank) for task in due)
         return True
 
     def doubt(self, task: Claimed) -> None:
