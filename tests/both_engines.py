@@ -11,6 +11,7 @@ without that mark fails if it ends on ``postgres`` without having used the serve
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Iterator
@@ -112,6 +113,12 @@ def schemas(postgres_server: str) -> Iterator[Schemas]:
         made.close()
 
 
+@functools.cache
+def room_of(file: Path) -> str:
+    """Return the name of the folder of ``tests`` in which a file is."""
+    return file.relative_to(TESTS).parts[0]
+
+
 _ENGINE = pytest.StashKey[Engine]()
 _current = Engine(None)
 
@@ -175,8 +182,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         raise pytest.UsageError(
             f"{metafunc.definition.nodeid}: one_engine needs a reason: say why one engine is enough"
         )
-    room = metafunc.definition.path.relative_to(TESTS).parts[0]
-    if mark is None and room in ROOMS and not CHOSEN.intersection(metafunc.fixturenames):
+    if mark is None and room_of(metafunc.definition.path) in ROOMS and not CHOSEN.intersection(metafunc.fixturenames):
         metafunc.parametrize("engine", ["sqlite", "postgres"], indirect=True)
 
 
