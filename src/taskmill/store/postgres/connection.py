@@ -6,6 +6,7 @@ part of the address so that programs, the command line and environment variables
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import selectors
@@ -151,9 +152,7 @@ def connect(
     """Open a connection in autocommit mode; transactions are started with an explicit BEGIN."""
     try:
         server, is_ours, _ = parsed_address(address)
-        given = conninfo.conninfo_to_dict(server)
-        whole = conninfo.make_conninfo(server, **{name: word for name, word in CONNECTING.items() if name not in given})
-        connection = PatientConnection.connect(whole, autocommit=True)
+        connection = PatientConnection.connect(_completed(server, tuple(CONNECTING.items())), autocommit=True)
         connection.patience = GREETING_PATIENCE
     except (psycopg.Error, OSError) as wrong:
         raise translated(wrong, shown(address)) from wrong
@@ -180,6 +179,13 @@ def connect(
         connection.close()
         raise
     return connection
+
+
+@functools.lru_cache(16)
+def _completed(server: str, defaults: tuple[tuple[str, Any], ...]) -> str:
+    """Return what libpq connects to: the server, with each default that it does not set itself."""
+    given = conninfo.conninfo_to_dict(server)
+    return conninfo.make_conninfo(server, **{name: word for name, word in defaults if name not in given})
 
 
 def adapt(adapters: AdaptersMap) -> None:
