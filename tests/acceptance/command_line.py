@@ -1,7 +1,8 @@
 """Calling the command line: ``Here`` in this process, :func:`taskmill` as the real program.
 
-Starting the program takes a third of a second, so tests call ``main`` in this process. The real program is started once
-per command (test_cli.py), and where a test is about a signal, a terminal of its own or another process.
+Starting the program takes a third of a second, so tests call ``main`` in this process. A new interpreter runs it once
+per command (test_cli.py). Tests about a signal, a terminal of its own or another process fork it
+(:mod:`tests.warm_python`).
 
 If the test runs on PostgreSQL, a command gets an address in place of the path of a database.
 """
@@ -15,7 +16,7 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from pathlib import Path
@@ -25,6 +26,7 @@ import pytest
 
 from taskmill.cli import main
 from tests.both_engines import name_of
+from tests.warm_python import run as warm_run
 
 SOURCE = str(Path(__file__).parents[2] / "src")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": SOURCE, "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
@@ -32,10 +34,13 @@ ENVIRONMENT.pop("TASKMILL_STORE", None)
 
 
 def taskmill(
-    *arguments: object, cwd: Path | None = None, environment: dict[str, str] | None = None
+    *arguments: object,
+    cwd: Path | None = None,
+    environment: dict[str, str] | None = None,
+    start: Callable[..., subprocess.CompletedProcess[str]] = warm_run,
 ) -> subprocess.CompletedProcess[str]:
-    """Run the real program."""
-    return subprocess.run(
+    """Run the program in a process of its own; with ``start=subprocess.run`` in a new interpreter."""
+    return start(
         [sys.executable, "-m", "taskmill", *map(name_of, arguments)],
         check=False,
         cwd=cwd,

@@ -28,7 +28,7 @@ def test_help_and_version(here: Here) -> None:
 
 @pytest.mark.one_engine("no store is opened")
 def test_without_a_command_the_help_is_printed_by_purpose_and_fits_80_columns() -> None:
-    done = taskmill(environment={"COLUMNS": "80"})
+    done = taskmill(environment={"COLUMNS": "80"}, start=subprocess.run)
     assert (done.returncode, done.stderr) == (2, "")
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert done.stdout.index("Look at a queue") < done.stdout.index("  status ") < done.stdout.index("Change a queue")
@@ -138,7 +138,7 @@ AFTER_FILE_AND_SAID = {
 def test_the_program_runs_every_command(file: Path, command: str) -> None:
     """The others are started in test_cli_demo.py, test_cli_run.py, test_cli_completion.py and test_cli_web.py."""
     rest, said = AFTER_FILE_AND_SAID[command]
-    done = taskmill(command, file, *rest, cwd=file.parent)
+    done = taskmill(command, file, *rest, cwd=file.parent, start=subprocess.run)
     assert (done.returncode, done.stderr) == (0, "")
     assert said in done.stdout
 
