@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Generator
 from pathlib import Path
@@ -14,7 +14,8 @@ from playwright.sync_api import Browser
 from taskmill import Group, Scheduler
 from taskmill.web import Dashboard
 from tests.both_engines import Engine
-from tests.web.browser import PATIENCE, Looker, Open, Site, launched
+from tests.warm_python import Popen
+from tests.web.browser import Looker, Open, Site, launched
 from tests.web.client import TOKEN, Api, over
 from tests.web.service import scheduler_of, sync
 
@@ -64,22 +65,18 @@ async def served(place: str, store: str) -> AsyncIterator[Served]:
             async with over(page) as client:
                 yield Served(page, Api(client), scheduler)
         return
-    other = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.web.service", store, stdout=asyncio.subprocess.PIPE
-    )
-    try:
-        assert other.stdout is not None
-        async with asyncio.timeout(PATIENCE):
-            assert await other.stdout.readline() == b"ready\n"
-        async with Scheduler(store, retention=None) as scheduler:
-            sync.bind(scheduler)
-            page = page_of(scheduler)
-            async with over(page) as client:
-                yield Served(page, Api(client), scheduler)
-            sync.unbind(scheduler)
-    finally:
-        other.terminate()
-        await other.wait()
+    with Popen([sys.executable, "-m", "tests.web.service", store], stdout=subprocess.PIPE) as other:
+        try:
+            assert other.stdout is not None
+            assert other.stdout.readline() == b"ready\n"
+            async with Scheduler(store, retention=None) as scheduler:
+                sync.bind(scheduler)
+                page = page_of(scheduler)
+                async with over(page) as client:
+                    yield Served(page, Api(client), scheduler)
+                sync.unbind(scheduler)
+        finally:
+            other.terminate()
 
 
 @pytest.fixture
