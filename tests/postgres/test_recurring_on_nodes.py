@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
 from taskmill import Domain, Scheduler
-from taskmill.events import RecurringSkipped, TaskCompleted
+from taskmill.events import RecurringSkipped
 from taskmill.testing import ManualClock
 
 DAY = timedelta(days=1)
@@ -63,15 +63,14 @@ async def test_a_node_that_was_a_day_ahead_for_a_moment_leaves_the_series_one_in
 async def test_a_node_whose_clock_is_put_back_moves_nothing_of_the_others(postgres_store: str) -> None:
     wrong, right = Node(postgres_store), Node(postgres_store)
     async with wrong.at_work(), right.at_work():
-        skips, ends = right.scheduler.events(RecurringSkipped), right.scheduler.events(TaskCompleted)
+        skips = right.scheduler.events(RecurringSkipped)
         await right.tick.options(every=3600).submit()
-        await advance([wrong, right], 1)
-        await anext(ends)
+        while not await right.scheduler.history(limit=1):
+            await advance([wrong, right], 1)
         before = await next_run(right)
         await wrong.clock.jump(-DAY)
         await advance([wrong, right], 30)
         assert await next_run(right) == before
         assert len(wrong.starts + right.starts) == 1
     await skips.aclose()
-    await ends.aclose()
     assert [event async for event in skips] == []
