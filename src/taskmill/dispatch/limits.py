@@ -193,6 +193,14 @@ class Limits:
         """Apply new rules. The caller must look at every group again."""
         self.buckets.rule(self.rules, rules, buckets, now)
         self.rules = rules
+        self._forget_moments()
+
+    def clock_stepped(self, by_ms: int, now: int) -> None:
+        """Follow a step of the wall clock. The caller must look at every group again."""
+        self.buckets.clock_stepped(by_ms, now)
+        self._forget_moments()
+
+    def _forget_moments(self) -> None:
         self._timers.clear()
         self._timed.clear()
         self._held_by.clear()

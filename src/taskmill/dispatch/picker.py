@@ -104,11 +104,15 @@ class Picker:
         self.shares.rules_changed(shared=rules.is_shared, weights_changed=weights_changed)
         self.look_at_all()
 
+    def clock_stepped(self, by_ms: int, now: int) -> None:
+        """Follow a step of the wall clock."""
+        self.limits.clock_stepped(by_ms, now)
+        self.look_at_all()
+
     def look_at_all(self) -> None:
         """Look at every group again, and judge all IO budgets again."""
         self._load.io_eased = True
-        held = {*self._load.groups, *self._load.elsewhere.groups}
-        self._front.touch({*self._front.groups, *held, *self._versions})
+        self._front.touch({*self._front.groups, *self._load.groups, *self._load.elsewhere.groups, *self._versions})
 
     def not_started(self, picks: Sequence[Waiting]) -> None:
         """Give groups their turns back for picked tasks that did not start, because they had expired or ended."""
@@ -219,11 +223,10 @@ class Picker:
         for group in self._load.take_eased_groups():
             self._front.touched.setdefault(group, set())
         touched = self._front.touched
-        self._slots = slots
         # Groups share the slots of all nodes.
-        if (slots := slots + self._load.elsewhere.slots) != self._shared_slots:
-            self._shared_slots = slots
-            self.shares.is_stale = True
+        self._slots, slots = slots, slots + self._load.elsewhere.slots
+        if slots != self._shared_slots:
+            self._shared_slots, self.shares.is_stale = slots, True
         if not touched and not (self.rules.is_shared and self.shares.is_stale):
             return
         self._front.touched = {}
@@ -339,8 +342,8 @@ class Picker:
 
     def _take(self, task: Waiting, *, by_share: bool) -> Waiting:
         lane, group = task.lane, task.lane.group
-        budget = self.backpressure.budget_of(lane.type, task.place.io)
         self._front.take(lane, task.place)
+        budget = self.backpressure.budget_of(lane.type, task.place.io)
         self.limits.take(group, lane.type, budget)
         if self.rules.is_shared:
             charge = self.shares.started(group, by_share=by_share)
@@ -394,5 +397,4 @@ class Picker:
         places = self._front.take_first(lane, free)
         if places:
             self._load.begin(lane.group, lane.type, slots=len(places))
-        effective = self._heads.effective
-        return [Waiting(effective(lane, place, now), place.queued_at, place.place_id, lane, place) for place in places]
+        return [self._heads.ranked(lane, place, now) for place in places]

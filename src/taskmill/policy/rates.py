@@ -5,7 +5,7 @@ is exact in whole numbers, so no rate drifts.
 
 Laws: a bucket starts full; its level is never negative and never above the burst; over any time t at most
 burst + permits · t / interval permits are taken. A step of the clock that is noticed adds and removes nothing: the
-bucket is shifted with it. Without that, a bucket whose time is ahead continues from the present.
+bucket is shifted with it. A bucket that an unnoticed step back has left in the future continues from the present.
 """
 
 from __future__ import annotations
