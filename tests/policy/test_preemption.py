@@ -228,15 +228,20 @@ def test_a_hook_beside_the_slots_frees_none() -> None:
 
 
 @given(st.lists(st.integers(1, 5), max_size=4), st.sets(st.integers(1, 4)))
-def test_a_task_preempts_none_of_its_ancestors(priorities: list[int], ancestors: set[int]) -> None:
+def test_a_spawned_task_preempts_no_task_with_children(priorities: list[int], parents: set[int]) -> None:
     crowd = [(running(id, effective), False) for id, effective in enumerate(priorities, 1)]
-    others = [each for each in crowd if each[0].id not in ancestors]
-    assert victims([UrgentTask(0, ancestors=ancestors)], crowd) == victims([UrgentTask(0)], others)
+    childless = [each for each in crowd if each[0].id not in parents]
+    spawned, other = UrgentTask(0, is_spawned=True), UrgentTask(0)
+    assert victims([spawned], crowd, parents=parents) == victims([other], childless)
+    assert victims([other], crowd, parents=parents) == victims([other], crowd)
 
 
-@given(st.integers(0, 3), st.sets(st.integers(1, 4)))
-def test_a_task_preempts_none_of_its_ancestors_on_any_node(busy: int, ancestors: set[int]) -> None:
-    tasks = [Runner(id, 5, 0, 1 + id % 2, False) for id in range(1, busy + 1)]
+@given(st.integers(0, 3), st.sets(st.integers(1, 4)), st.booleans())
+def test_a_spawned_task_preempts_no_task_with_children_on_any_node(
+    busy: int, parents: set[int], is_spawned: bool
+) -> None:
+    tasks = [Runner(id, 5, 0, 1 + id % 2, False, id in parents) for id in range(1, busy + 1)]
     nodes = {1: Host(busy, ["d::t"]), 2: Host(busy, ["d::t"])}
-    chosen = cluster_victims([Ask(9, 0, "d::t", counts_free=False, ancestors=ancestors)], tasks, nodes, 1)
-    assert chosen == [max(left)] if (left := {task.id for task in tasks} - ancestors) else not chosen
+    chosen = cluster_victims([Ask(9, 0, "d::t", counts_free=False, is_spawned=is_spawned)], tasks, nodes, 1)
+    able = [task.id for task in tasks if not (is_spawned and task.has_children)]
+    assert chosen == ([max(able)] if able else [])

@@ -66,14 +66,14 @@ class Preempting:
         """By urgent waiting task."""
         self.next_at: int | None = None
         """When to ask the other nodes again."""
-        self._ancestors: dict[int, Collection[int]] = {}
-        """The ancestors of urgent waiting tasks, as far as they were read."""
-        self.families: Collection[int] = ()
-        """Urgent waiting tasks that preempt nothing until their ancestors are read."""
+        self._is_spawned: dict[int, bool] = {}
+        """Whether urgent waiting tasks were spawned, as far as that was read."""
+        self.unknown: Collection[int] = ()
+        """Urgent waiting tasks that preempt nothing until that is read."""
 
     def victims(self, running: Collection[RunningTask], taken: int, slots: int, now: int) -> Victims:
         """Choose the least urgent tasks to preempt for urgent ones, if all slots are ``taken``."""
-        self.next_at, self.families = None, ()
+        self.next_at, self.unknown = None, ()
         if taken < slots:
             return Victims()
         picker = self._waiting.picker
@@ -83,18 +83,18 @@ class Preempting:
             return Victims(anywhere=self._ask(pressing, running, now))
         if not pressing:
             return Victims()
-        if any(attempt.has_family for attempt in running):
-            self._ancestors = {each.id: self._ancestors[each.id] for each in pressing if each.id in self._ancestors}
-            self.families = [each.id for each in pressing if each.id not in self._ancestors]
-            pressing = [
-                each._replace(ancestors=self._ancestors[each.id]) for each in pressing if each.id in self._ancestors
-            ]
+        parents = [attempt.task.id for attempt in running if attempt.has_family]
+        if parents:
+            self._is_spawned = {each.id: self._is_spawned[each.id] for each in pressing if each.id in self._is_spawned}
+            self.unknown = [each.id for each in pressing if each.id not in self._is_spawned]
+            known = [each for each in pressing if each.id in self._is_spawned]
+            pressing = [each._replace(is_spawned=self._is_spawned[each.id]) for each in known]
         stoppable = [(attempt.task, attempt.stop_reason is not None) for attempt in running]
-        return Victims(victims(pressing, stoppable, picker.backpressure.capacity, self._load.io))
+        return Victims(victims(pressing, stoppable, picker.backpressure.capacity, self._load.io, parents))
 
-    def families_read(self, ancestors: Mapping[int, Collection[int]]) -> None:
-        """Note the ancestors of urgent tasks."""
-        self._ancestors |= ancestors
+    def read(self, urgent: Collection[int], spawned: Collection[int]) -> None:
+        """Note which of these urgent tasks were spawned."""
+        self._is_spawned |= {id: id in spawned for id in urgent}
 
     def _ask(self, pressing: Sequence[UrgentTask], running: Collection[RunningTask], now: int) -> Preemption | None:
         """Return a request to the store for urgent tasks that are new or that the last request has not helped."""

@@ -275,9 +275,9 @@ class WaitingTasks:
             slots=slots,
         )
 
-    def look(self, *, survey: bool, slots: int | None, families: Collection[int]) -> Look:
+    def look(self, *, survey: bool, slots: int | None, urgent: Collection[int]) -> Look:
         """Return what to read at the end of a turn that starts tasks."""
-        return self._news.look(Look(survey, None, (), self._front.unread(), self._front.lane_count, slots, families))
+        return self._news.look(Look(survey, None, (), self._front.unread(), self._front.lane_count, slots, urgent))
 
     def note_preempted(self, upkeep: TurnUpkeep, *, for_pressure: bool) -> None:
         """Note that a task was preempted by a turn, unless that turn has returned it to the queue as well."""

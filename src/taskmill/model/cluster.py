@@ -136,8 +136,8 @@ class Ask(NamedTuple):
     """True if a free slot of another node is expected to serve it."""
     candidates: Collection[int] | None = None
     """The only tasks that may be preempted for it; None for any. A node can judge the IO of its own tasks only."""
-    ancestors: Collection[int] = ()
-    """Its ancestors, which it does not preempt."""
+    is_spawned: bool = False
+    """True if it was spawned by another task."""
 
 
 class Preemption(NamedTuple):
@@ -157,6 +157,7 @@ class Runner(NamedTuple):
     started_at: int
     node: int
     is_leaving: bool
+    has_children: bool = False
 
 
 class Host(NamedTuple):

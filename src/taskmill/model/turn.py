@@ -121,11 +121,11 @@ class Look(msgspec.Struct, frozen=True, gc=False):
     """The number of lanes that share the memory for the front of the queue."""
     slots: int | None = None
     """The slots of this node, if other nodes dispatch too. A survey then reads how many slots those use."""
-    families: Collection[int] = ()
-    """Urgent waiting tasks whose ancestors are read: a task does not preempt its own ancestors."""
+    urgent: Collection[int] = ()
+    """Urgent waiting tasks of which is read whether they were spawned: such a task does not preempt every other."""
 
     def is_needed(self) -> bool:
-        return self.survey or self.news is not None or bool(self.queued or self.refill or self.families)
+        return self.survey or self.news is not None or bool(self.queued or self.refill or self.urgent)
 
 
 NO_LOOK = Look()
@@ -210,8 +210,8 @@ class TurnResult(msgspec.Struct):
     """Found by a survey: True if tasks wait that were preempted by more urgent ones."""
     has_eased: bool = False
     """Found by a survey: True if tasks wait that were preempted because of pressure."""
-    ancestors: Mapping[int, Collection[int]] = msgspec.field(default_factory=dict[int, Collection[int]])
-    """The ancestors of the tasks whose families were read."""
+    spawned: Collection[int] = ()
+    """Those of the urgent tasks in question that were spawned."""
     next_due: DueFront = DueFront()
     next_expiry: int | None = None
     next_beat: int | None = None

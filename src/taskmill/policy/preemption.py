@@ -2,8 +2,9 @@
 
 Laws: a task is preempted only for a more urgent one, and only if the IO of that one then fits; the least urgent running
 task goes first, and among equals the one that started last; a slot that is about to be free needs no second victim;
-in a cluster the least urgent task of all nodes is preempted, one for each waiting task. A task does not preempt its
-ancestors: each of them would start again, spawn it again, and be preempted again.
+in a cluster the least urgent task of all nodes is preempted, one for each waiting task. A task that was spawned
+preempts no task that has children: its parent would start again, spawn it again, and be preempted again, and two
+parents would never end if the children of each preempted the other.
 """
 
 from collections import Counter
@@ -29,7 +30,7 @@ class UrgentTask(NamedTuple):
     budget: IoBudget | None = None
     id: int = 0
     type: str = ""
-    ancestors: Collection[int] = ()
+    is_spawned: bool = False
 
 
 def fits_after(budget: IoBudget | None, victim: IoBudget | None, capacity: Capacity, load: IoLoad) -> bool:
@@ -76,7 +77,7 @@ def _take(slots: dict[int, int], able: Sequence[int]) -> bool:
 
 def _may_replace(ask: Ask, task: Runner) -> bool:
     is_candidate = ask.candidates is None or task.id in ask.candidates
-    return task.effective > ask.effective and is_candidate and task.id not in ask.ancestors
+    return task.effective > ask.effective and is_candidate and not (ask.is_spawned and task.has_children)
 
 
 def victims(
@@ -84,10 +85,12 @@ def victims(
     running: Sequence[tuple[Claimed, bool]],
     capacity: Capacity = UNKNOWN_CAPACITY,
     load: IoLoad = _NO_LOAD,
+    parents: Collection[int] = (),
 ) -> list[int]:
     """Return the running tasks to preempt for ``pressing``, which is given the most urgent first.
 
-    ``running`` pairs each running task with True if it was already asked to stop. ``load`` sums their budgets.
+    ``running`` pairs each running task with True if it was already asked to stop; ``parents`` are those with children.
+    ``load`` sums their budgets.
     """
     going = [task.budget for task, asked in running if asked]
     about_to_be_free = len(going)
@@ -100,8 +103,8 @@ def victims(
     chosen: list[int] = []
 
     def may_replace(urgent: UrgentTask, task: Claimed) -> bool:
-        is_less_urgent = task.effective > urgent.effective
-        return is_less_urgent and task.id not in urgent.ancestors and fits(urgent.budget, task.budget)
+        may_spawn_it_again = urgent.is_spawned and task.id in parents
+        return task.effective > urgent.effective and not may_spawn_it_again and fits(urgent.budget, task.budget)
 
     def fits(budget: IoBudget | None, *victim: IoBudget | None) -> bool:
         if budget is None:

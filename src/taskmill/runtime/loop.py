@@ -202,7 +202,7 @@ class DispatchLoop:
         if step := await self._upkeep.follow_clock_step():
             self._planner.return_prefetched()
             self.attempts.clock_stepped(step)
-            self._waiting.picker.limits.buckets.clock_stepped(step, self._clock.now_ms())
+            self._waiting.picker.clock_stepped(step, self._clock.now_ms())
             self._aging_watch.clock_stepped(step)
             self.cron.clock_stepped()
         self._upkeep.prune_if_due()
@@ -241,8 +241,9 @@ class DispatchLoop:
         self._planner.return_prefetched()
 
     @property
-    def has_outcomes(self) -> bool:
-        return bool(self._planner.outcomes)
+    def left_to_commit(self) -> int:
+        """How many outcomes, and tasks that were claimed and not started, no turn has committed yet."""
+        return len(self._planner.outcomes) + len(self._planner.returns)
 
     async def commit_turn(self) -> bool | None:
         """Commit a turn. Return False if the store refused it, None if there was nothing to commit."""
@@ -252,12 +253,11 @@ class DispatchLoop:
         return None if turn.is_empty() else await self._commit(turn)
 
     async def commit_outcomes(self) -> None:
-        """Commit all outcomes, in as many turns as it takes; give up after three turns that the store refused."""
+        """Commit what is left, in as many turns as it takes; give up after three turns that the store refused."""
         tries = 3
-        while self._planner.outcomes and tries:
-            before = len(self._planner.outcomes)
+        while (before := self.left_to_commit) and tries:
             await self._commit(self._planner.plan())
-            tries -= len(self._planner.outcomes) >= before
+            tries -= self.left_to_commit >= before
 
     @property
     def is_idle(self) -> bool:
@@ -281,8 +281,7 @@ class DispatchLoop:
         deadline, progress = self.attempts.deadlines.next_at(), self._planner.progress.next_at
         moments = [monotonic + (moment - now) / 1000 for moment in wall if moment is not None]
         limits = (deadline, progress, self._waiting.prefetch.next_at(), self._upkeep.next_at, self._wake_at)
-        moments += [at for at in limits if at is not None]
-        return min(moments, default=None)
+        return min((*moments, *(at for at in limits if at is not None)), default=None)
 
     # Committing
 
@@ -333,11 +332,13 @@ class DispatchLoop:
         now, wall, aging = self._clock.monotonic(), self._clock.now_ms(), self._settings.declared.aging
         for claimed in result.claimed:
             claimed.effective = effective_priority(aging, claimed.urgency, result.now - claimed.aged_from)
-            if is_past(claimed.deadline, wall) and not claimed.prefetched:
+            if claimed.prefetched:
+                continue
+            if is_past(claimed.deadline, wall):
                 # The deadline passed while the claim was committed. The next turn ends the task.
                 self._waiting.note_expiry(wall)
                 self._planner.return_unstarted(claimed)
-            elif not claimed.prefetched:
+            else:
                 self._start(claimed, now)
         self.prefetching.turn_committed(turn, result)
         # Pressure may have risen since the claims were planned.

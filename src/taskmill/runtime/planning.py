@@ -221,8 +221,8 @@ class Planner:
         self.judging = []
         self.readers += self._served
 
-    def turn_committed(self, result: TurnResult) -> None:
-        self._preempting.families_read(result.ancestors)
+    def turn_committed(self, turn: Turn, result: TurnResult) -> None:
+        self._preempting.read(turn.look.urgent, result.spawned)
         for reader in self._served:
             if not reader.done():
                 reader.set_result(None)
@@ -273,7 +273,7 @@ class Planner:
             resume_eased = waiting.has_eased and not self._backpressure.is_easing
             if not (resume_preempted or resume_eased):
                 starts = self._choose(slots, taken, now, surveys=survey, promotes=promote)
-                look = waiting.look(survey=survey, slots=shown_slots, families=self._preempting.families)
+                look = waiting.look(survey=survey, slots=shown_slots, urgent=self._preempting.unknown)
         self._served = []
         if not self.outcomes:
             self._served, self.readers = self.readers, []

@@ -131,7 +131,7 @@ class Prefetching:
     def turn_committed(self, turn: Turn, result: TurnResult) -> None:
         """Add the tasks that a turn has prefetched, and begin as many as there are free slots."""
         self._prefetch.stored(turn.begun)
-        self._planner.turn_committed(result)
+        self._planner.turn_committed(turn, result)
         self._prefetch.add((task for task in result.claimed if task.prefetched), self._clock.monotonic())
         self._slots_kept = sum(_keeps_slot(attempt, outcome) for attempt, outcome in self._planner.outcomes)
         if result.controls is not None:

@@ -302,7 +302,7 @@ class Closing:
     async def _run_until_quiet(self, longest: float, waits_for: Callable[[Attempt], bool]) -> None:
         """Commit outcomes until no attempt that ``waits_for`` selects is open, for at most ``longest`` seconds."""
         self._quiet_by = self._clock.monotonic() + longest
-        while self._loop.has_outcomes or any(map(waits_for, self._attempts.open.values())):
+        while self._loop.left_to_commit or any(map(waits_for, self._attempts.open.values())):
             began = self._clock.monotonic()
             if began >= self._quiet_by:
                 return

@@ -301,3 +301,27 @@ async def test_an_unrelated_urgent_task_preempts_a_parent(
         await urgent.options(priority=Priority.CRITICAL).submit()
         await manual_clock.advance(0)
     assert started == ["parent 1", "urgent", "parent 2"]
+
+
+async def test_parents_are_not_preempted_by_each_others_children(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
+) -> None:
+    domain = Domain("d")
+    starts: list[str] = []
+
+    @domain.task
+    async def child() -> None:
+        starts.append("child")
+
+    @domain.task
+    async def parent(ctx: Context) -> None:
+        starts.append("parent")
+        await ctx.spawn(child.options(priority=Priority.CRITICAL).prepare())
+        await manual_clock.sleep(10)
+
+    scheduler = await taskmill_scheduler(domains=[domain], max_concurrency=2)
+    handles = [await parent.submit(), await parent.submit()]
+    async with scheduler.running():
+        await manual_clock.advance(60)
+    assert sorted(starts) == ["child", "child", "parent", "parent"]
+    assert [(await handle.record()).state for handle in handles] == ["completed"] * 2

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -164,3 +166,30 @@ async def test_a_retry_that_is_cancelled_during_a_late_claim_runs_its_hook(
         record = await handle.record()
     assert calls == ["attempt", "hook"]
     assert record.state == "cancelled"
+
+
+async def test_a_task_that_was_claimed_too_late_expires_also_if_the_scheduler_stops(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    domain = Domain("d")
+    started: list[int] = []
+
+    @domain.task(ttl=1)
+    async def work(n: int) -> None:
+        started.append(n)
+
+    scheduler = await taskmill_scheduler(store=tmp_path / "tasks.db", domains=[domain])
+    handle = await work.submit(1)
+
+    async def stops() -> None:
+        asyncio.get_running_loop().create_task(scheduler.stop())
+        await asyncio.sleep(0)
+
+    slow_commits(scheduler, manual_clock, monkeypatch, by=2 * SECOND, meanwhile=stops)
+    await scheduler.run()
+    monkeypatch.undo()
+    assert (await handle.record()).state == "expired"
+    await scheduler.run_until_idle()
+    record = await handle.record()
+    assert isinstance(record, HistoryRecord)
+    assert (record.attempt, record.started_at, record.errors, started) == (0, None, (), [])

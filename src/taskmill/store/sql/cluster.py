@@ -24,7 +24,7 @@ from taskmill.policy.preemption import cluster_victims
 from taskmill.policy.rates import full_bucket, permits_at
 from taskmill.store.sql import controls
 from taskmill.store.sql.connection import Connection, encoded, one
-from taskmill.store.sql.families import ancestors_of_each
+from taskmill.store.sql.families import spawned_among
 from taskmill.store.sql.statements import SQL
 
 CLOCKS_APART_MS = 60_000
@@ -122,8 +122,8 @@ def _current(connection: Connection, rates: Sequence[Rate], now: int) -> list[Ra
 
 
 class _Candidates(msgspec.Struct, array_like=True):
-    running: list[tuple[int, int, int, int, int, bool]]
-    """Id, urgency, start, start of aging, node, and True if it was asked to stop."""
+    running: list[tuple[int, int, int, int, int, bool, bool]]
+    """Id, urgency, start, start of aging, node, True if it was asked to stop, True if it has children."""
     nodes: list[tuple[int, int, list[str]]]
     own: int | None
     waiting: list[int]
@@ -144,12 +144,13 @@ def preempt(connection: Connection, plan: Preemption, result: TurnResult) -> Non
             started_at,
             node,
             is_leaving or id in plan.leaving,
+            has_children,
         )
-        for id, urgency, started_at, aged_from, node, is_leaving in found.running
+        for id, urgency, started_at, aged_from, node, is_leaving, has_children in found.running
     ]
     nodes = {id: Host(slots, frozenset(types)) for id, slots, types in found.nodes}
-    families = ancestors_of_each(connection, found.waiting)
-    asks = [ask._replace(ancestors=families[ask.id]) for ask in plan.asks if ask.id in families]
+    spawned = spawned_among(connection, found.waiting)
+    asks = [ask._replace(is_spawned=ask.id in spawned) for ask in plan.asks if ask.id in set(found.waiting)]
     if chosen := cluster_victims(asks, running, nodes, found.own):
         connection.execute(SQL["ask_to_make_way"], (encoded(chosen),))
         victims = [task for task in running if task.id in chosen]

@@ -220,12 +220,9 @@ def _settled(parent: Parent) -> Outcome:
     return _decode_outcome(parent.outcome)
 
 
-def ancestors_of_each(connection: Connection, ids: Collection[int]) -> dict[int, set[int]]:
-    """Return the active ancestors of each task."""
-    found: dict[int, set[int]] = {id: set() for id in ids}
-    for id, ancestor in decode_pairs(one(connection, SQL["ancestors_of_each"], encoded(sorted(ids)))):
-        found[id].add(ancestor)
-    return found
+def spawned_among(connection: Connection, ids: Collection[int]) -> list[int]:
+    """Return those of the given tasks that have a parent."""
+    return decode_ids(one(connection, SQL["spawned_among"], encoded(list(ids))))
 
 
 def ancestors(connection: Connection, ids: Iterable[int]) -> set[int]:

@@ -6,7 +6,7 @@ consequences.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -60,7 +60,8 @@ def commit_turn(connection: Connection, turn: Turn, now: int, node: str | None =
         attempt_errors.note(connection, turn.judged, result.lost, now, node)
         machine.learn_io(connection, turn.judged, result.lost)
     if turn.returns:
-        _return_unstarted(connection, [(task.id, task.attempt) for task in turn.returns], now, result.commit)
+        for_hooks = {task.id for task in turn.returns if task.stop is not None}
+        _return_unstarted(connection, [(task.id, task.attempt) for task in turn.returns], now, result.commit, for_hooks)
         result.commit.returned += [task.id for task in turn.returns]
     if turn.at_work is not None:
         connection.execute(SQL["unclaim_others"], (encoded(turn.at_work),))
@@ -80,14 +81,21 @@ def commit_turn(connection: Connection, turn: Turn, now: int, node: str | None =
     return result
 
 
-def _return_unstarted(connection: Connection, tokens: Sequence[tuple[int, int]], now: int, commit: Commit) -> None:
+def _return_unstarted(
+    connection: Connection,
+    tokens: Sequence[tuple[int, int]],
+    now: int,
+    commit: Commit,
+    for_hooks: Collection[int] = (),
+) -> None:
     """Return claimed tasks that were not started to the queue.
 
-    Of those that were asked to stop meanwhile, a task that has never begun ends, and the hook of any other is due.
+    A task that was asked to stop meanwhile ends if it has never begun. Otherwise its ``on_cancel`` hook becomes due.
+    Tasks that were claimed ``for_hooks`` are not announced again: this process has no handler for them.
     """
     connection.execute(SQL["unclaim"], (encoded(tokens),))
     stopped = _decode_stopped(_one(connection, "stopped_unstarted", encoded([id for id, _ in tokens])))
-    commit.hooks += [id for id, _, has_begun in stopped if has_begun]
+    commit.hooks += [id for id, _, has_begun in stopped if has_begun and id not in for_hooks]
     ends = [
         EndingRow(id, ENDING_OF_STOP[stop], now, None, None, None) for id, stop, has_begun in stopped if not has_begun
     ]
@@ -126,8 +134,8 @@ def _look(connection: Connection, turn: Turn, result: TurnResult, *, is_owed: bo
     if (look.news is not None or look.queued) and not look.survey:
         result.seen = Commit()
         result.needs_survey = not _read_news(connection, look, result, result.seen)
-    if look.families:
-        result.ancestors = families.ancestors_of_each(connection, look.families)
+    if look.urgent:
+        result.spawned = families.spawned_among(connection, look.urgent)
     if upkeep.expire and not look.survey:
         result.next_expiry = _one(connection, "next_expiry")
     if upkeep.skip and not look.survey:

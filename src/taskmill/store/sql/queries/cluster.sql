@@ -15,15 +15,15 @@ SELECT EXISTS (
     SELECT 1 FROM taskmill_node WHERE id IS DISTINCT FROM {this_node});
 
 -- name: preemption
--- Return [[id, urgency, started_at, aged from, node, is stopping] of all running tasks, [id, slots, types] of nodes
--- that start tasks, this node, those of the given tasks that still wait].
+-- Return [[id, urgency, started_at, aged from, node, is stopping, has children] of all running tasks, [id, slots, types]
+-- of nodes that start tasks, this node, those of the given tasks that still wait].
 -- sqlite: nothing to do; only nodes that dispatch together need it.
 -- postgres:
 SELECT json_row(
     (
         SELECT json_list(json_row(
             id, urgency, started_at, coalesce(renewed_at, queued_at), coalesce(node_id, 0),
-            stop IS NOT NULL OR preempted > 0) ORDER BY id)
+            stop IS NOT NULL OR preempted > 0, children > 0) ORDER BY id)
         FROM taskmill_task WHERE status = 'running' AND started_at IS NOT NULL
     ),
     (

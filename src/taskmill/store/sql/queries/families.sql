@@ -109,15 +109,9 @@ WITH RECURSIVE above (id) AS (
 )
 SELECT json_list(id) FROM above;
 
--- name: ancestors_of_each
--- Return [id, ancestor] of the given tasks.
-WITH RECURSIVE above (id, ancestor) AS (
-    SELECT given.id, t.parent_id FROM ({given_ids}) AS given JOIN taskmill_task AS t ON t.id = given.id
-    WHERE t.parent_id IS NOT NULL
-    UNION
-    SELECT above.id, t.parent_id FROM above JOIN taskmill_task AS t ON t.id = above.ancestor WHERE t.parent_id IS NOT NULL
-)
-SELECT json_list(json_row(id, ancestor)) FROM above;
+-- name: spawned_among
+-- Return those of the given tasks that have a parent.
+SELECT json_list(id) FROM taskmill_task WHERE id IN ids($1) AND parent_id IS NOT NULL;
 
 -- name: queue_again
 -- Queue parents that have no children left, to run their on_cancel hook.

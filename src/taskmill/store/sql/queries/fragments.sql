@@ -414,6 +414,12 @@ AND node_id IS NOT DISTINCT FROM {this_node};
 -- postgres:
 , node_id = NULL;
 
+-- name: before_claim
+-- Assignments that undo the claim of task t, which has not started: it does not count as an attempt, and it does not start
+-- the time-to-live that counts from the first one.
+status = 'pending', attempt = t.attempt - 1, started_at = CASE WHEN t.attempt > 1 THEN t.started_at END,
+    expires_at = CASE WHEN t.attempt > 1 OR t.ttl_ms IS NULL THEN t.expires_at END;
+
 -- name: loaded
 -- The end of the CTE "stored", which inserts tasks, and a CTE that adds them to the load.
 -- postgres:

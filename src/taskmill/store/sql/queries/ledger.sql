@@ -36,11 +36,9 @@ FROM rows($1, id bigint, attempt integer, began_at bigint) AS given
 WHERE {holds_token};
 
 -- name: unclaim
--- Return tasks that were claimed but not started to the queue. The claim does not count as an attempt, and it does not
--- start the time-to-live that counts from the first one. The condition is written as in holds_token.
+-- Return tasks that were claimed but not started to the queue. The condition is written as in holds_token.
 UPDATE taskmill_task AS t SET
-    status = 'pending', attempt = t.attempt - 1, started_at = CASE WHEN t.attempt > 1 THEN t.started_at END,
-    expires_at = CASE WHEN t.attempt > 1 OR t.ttl_ms IS NULL THEN t.expires_at END {no_node}
+    {before_claim} {no_node}
 FROM rows($1, id bigint, attempt integer) AS given
 WHERE t.id = given.id AND CASE WHEN t.attempt = given.attempt THEN t.status = 'running' {on_this_node} END;
 
@@ -54,9 +52,9 @@ WHERE id IN ids($1) AND status = 'pending' AND stop IS NOT NULL;
 -- node does not know which tasks it claimed.
 -- sqlite: nothing to do; a claim in a file never succeeds without the dispatcher knowing it.
 -- postgres:
-UPDATE taskmill_task SET
-    status = 'pending', attempt = CASE WHEN started_at IS NULL THEN attempt - 1 ELSE attempt END, node_id = NULL
-WHERE status = 'running' AND node_id = {this_node} AND id <> ALL (taskmill_ids($1));
+UPDATE taskmill_task AS t SET
+    {before_claim}, node_id = NULL
+WHERE t.status = 'running' AND t.node_id = {this_node} AND t.id <> ALL (taskmill_ids($1));
 
 -- name: save
 UPDATE taskmill_task SET saved = $3 WHERE id = $1::bigint AND attempt = $2::bigint AND status = 'running';
