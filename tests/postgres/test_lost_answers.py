@@ -22,7 +22,8 @@ async def test_a_claim_whose_answer_is_lost_is_no_attempt(postgres_store: str, m
     async with Scheduler(postgres_store, domains=[domain], clock=clock) as scheduler:
         plain = await work.submit()
         limited = await work.options(ttl=1, ttl_from=TtlFrom.FIRST_ATTEMPT).submit()
-        commit, lost = scheduler._store.turn, []
+        commit = scheduler._store.turn
+        lost: list[Turn] = []
 
         async def losing(turn: Turn) -> TurnResult:
             result = await commit(turn)
