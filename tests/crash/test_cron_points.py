@@ -48,6 +48,8 @@ class Audit:
         self._scratch = scratch
         self._announced: dict[int, tuple[str, int]] = {}
         self._succeeded: set[int] = set()
+        self._forgotten: set[int] = set()
+        """The firings of cron tasks that were removed after them, with their state."""
         self.facts: Counter[str] = Counter()
         self.wrong: list[str] = []
 
@@ -107,13 +109,18 @@ class Audit:
                 self._hold(contents.rows[name]["runs"] == fired, f"{name} has {fired} tasks: {contents.rows[name]}")
 
     def _occurrences_are_single(self, contents: CronContents) -> None:
-        """At most one firing is stored for an occurrence: the latest whole minute before it was created."""
+        """At most one firing is stored for an occurrence: the latest whole minute before it was created.
+
+        A task that was removed and declared again within one minute is new, and fires again in that minute.
+        """
         made: dict[tuple[str, int], int] = {}
+        self._forgotten.update(id for id, name in contents.firings.items() if name not in contents.rows)
         for id, name in contents.firings.items():
             row = contents.active.get(id) or contents.ended[id]
             of = (name, row["created_at"] // MINUTE_MS * MINUTE_MS)
-            self._hold(of not in made, f"tasks {made.get(of)} and {id} are both for {of}")
-            made[of] = id
+            if id not in self._forgotten:
+                self._hold(of not in made, f"tasks {made.get(of)} and {id} are both for {of}")
+                made[of] = id
             self._hold(
                 self._announced.get(id, of) == of, f"task {id} for {of} was announced as {self._announced.get(id)}"
             )
