@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from taskmill.dispatch.prefetch import HORIZON, LEAST_COST
 from taskmill.store.sqlite.dispatch_lock import MOST_BEGINNINGS, acquire, beginnings_in
 
 
@@ -37,3 +38,8 @@ async def test_a_released_lock_writes_into_no_other_file(tmp_path: Path) -> None
         os.close(opened)
     assert other.read_bytes() == b""
     assert beginnings_in(Path(f"{database}-dispatch").read_bytes()) == []
+
+
+def test_the_file_has_room_for_the_beginnings_of_three_turns() -> None:
+    """While a turn is committed, the tasks of the one before it may have begun, and a failed turn is repeated."""
+    assert 3 * HORIZON / LEAST_COST < MOST_BEGINNINGS

@@ -19,7 +19,7 @@ from taskmill.model.durations import LAST_INSTANT_MS, milliseconds
 from taskmill.model.io_budget import budget_to_store
 from taskmill.model.options import checked_options, decoded_options, merged, text, valid_tags
 from taskmill.model.settings import DEFAULT_RETRY, Aging, Group, Priority, RateLimit, Retry, priority_value
-from taskmill.model.status import OnDuplicate, Status, TtlFrom
+from taskmill.model.status import PENDING, OnDuplicate, Status, TtlFrom
 from taskmill.model.submission import Submission
 from taskmill.model.task import NO_OVERRIDES, Links, NewTask, Overrides
 from taskmill.model.type_name import domain_of
@@ -294,12 +294,12 @@ def _new_task(
     if (delay := call.get("run_after")) is not None:
         due_at, relative = now + delay, True
     recurs = links is not None and links.every_ms is not None
-    status = Status.PENDING if due_at is None or due_at <= now else Status.SCHEDULED
-    if status is Status.PENDING and not recurs:
+    status = PENDING if due_at is None or due_at <= now else Status.SCHEDULED
+    if status is PENDING and not recurs:
         # A recurring task keeps the due time of a late first occurrence: its beats are counted from it.
         due_at = None
     ttl = settings["ttl"]
-    from_first_attempt = settings["ttl_from"] is TtlFrom.FIRST_ATTEMPT
+    from_first_attempt = ttl is not None and settings["ttl_from"] is TtlFrom.FIRST_ATTEMPT
     # The TTL of recurring work counts from when each occurrence is due.
     counts_from = max(due_at, now) if due_at is not None and recurs else now
     # A TTL of zero still allows a start in the current millisecond.

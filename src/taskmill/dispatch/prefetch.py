@@ -24,8 +24,9 @@ HORIZON = 0.005
 """Seconds of work to claim ahead. A commit to a file takes a tenth of that."""
 CLUSTER_HORIZON = 0.020
 """The same for a server: a round trip to it takes longer."""
-LEAST_COST = 0.00008
-"""Seconds that a task costs the event loop, however short its handler is."""
+LEAST_COST = 0.00003
+"""The least seconds that a task is expected to take. It bounds the number of prefetched tasks: at most 166 on a file,
+whose lock file has room for three times as many beginnings."""
 UNKNOWN = 1.0
 """The assumed duration, in seconds, of a task that cannot be prefetched."""
 FORGETTING = 0.1

@@ -1,8 +1,7 @@
 """The waiting tasks as this process knows them: the front of the queue, the hooks that are due, the next instants.
 
-Every commit of this process updates them, and so do the tasks that other processes queue (``news.py``). All other
-changes by other processes are found by a survey: a read of all lanes with waiting tasks, which is requested whenever
-the known state may be out of date.
+Every commit of this process updates them, and so do the tasks that other processes queue (``news.py``). A survey finds
+all other changes: a read of all lanes with waiting tasks, requested when the known state may be out of date.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from taskmill.model.cluster import NO_OTHERS, Admission, Others, Start
 from taskmill.model.commit import Changes, Commit
 from taskmill.model.controls import Declared
 from taskmill.model.explanation import Reason
-from taskmill.model.status import Status
+from taskmill.model.status import PENDING, Status
 from taskmill.model.task import Claimed, DueTask, Lane, NewTask, Place, Waiting
 from taskmill.model.turn import Look, Starts, Turn, TurnResult, TurnUpkeep
 from taskmill.model.type_name import domain_of
@@ -156,7 +155,7 @@ class WaitingTasks:
         self.due.forget(ended.task.id for ended in commit.ended)
 
     def _note_new(self, task: NewTask, id: int) -> None:
-        if task.status is Status.PENDING and task.stop is None:
+        if task.status is PENDING and task.stop is None:
             self._front.add(task.lane, task.place(id))
         elif task.status is Status.SCHEDULED and task.due_at is not None:
             self.due.note(DueTask(task.due_at, task.lane, task.place(id)))
@@ -329,12 +328,13 @@ class WaitingTasks:
         # If fewer tasks of a lane started than were picked from it, its content is unknown: read it again.
         self._front.doubt([lane for lane in {task.lane for task in lost} if begun[lane] < meant[lane]])
 
-    def _note_refused(self, starts: Starts, claimed: Iterable[Claimed]) -> set[int]:
+    def _note_refused(self, starts: Starts, claimed: Iterable[Claimed]) -> Collection[int]:
         """Put back tasks that could not be prefetched, because each has to wait for a slot; return their ids."""
-        started = {task.id for task in claimed}
-        missing = [task for task in self.picks if task.id in starts.prefetch and task.id not in started]
+        if not (unclaimed := starts.prefetch - {task.id for task in claimed}):
+            return ()
+        missing = [task for task in self.picks if task.id in unclaimed]
         for task in missing:
-            if starts.lanes is None or task.id not in starts.lanes:
+            if task.id not in (starts.lanes or ()):
                 self._front.add(task.lane, task.place)
         types = {task.type for task in missing} - {task.type for task in claimed if task.prefetched}
         self.prefetch.refused(types)
@@ -367,7 +367,7 @@ class WaitingTasks:
     def turn_committed(self, turn: Turn, result: TurnResult, declared: Declared) -> None:
         """Apply the result of a turn, and then the commits that were made while it was under way."""
         starts, look, upkeep = turn.starts, turn.look, turn.upkeep
-        refused = self._note_refused(starts, result.claimed) if starts.prefetch and result.controls is None else ()
+        refused = self._note_refused(starts, result.claimed) if result.controls is None else ()
         if starts.lanes:
             self._others_took(starts.lanes, refused, result)
         self._settle_slots(result.claimed)

@@ -35,6 +35,10 @@ class Ending(StrEnum):
     DEPENDENCY_FAILED = "dependency_failed"
 
 
+# Python 3.11 is slow to look up a member of an enum. Code that runs for every task uses these names.
+PENDING, COMPLETED = Status.PENDING, Ending.COMPLETED
+
+
 class OnDuplicate(StrEnum):
     """What a submission does when an active task already holds its key."""
 

@@ -51,11 +51,10 @@ from taskmill.model.attempt import (
 )
 from taskmill.model.durations import LONGEST_MS
 from taskmill.model.settings import Retry
-from taskmill.model.status import Ending, Status
+from taskmill.model.status import COMPLETED, Ending, Status
 from taskmill.model.turn import Judged
 from taskmill.policy.families import ENDING_OF_STOP
 
-_COMPLETED = Ending.COMPLETED  # Python 3.11 is slow to look up a member of an enum, and most attempts need this one.
 MOST_CRASHES = 3
 PAUSE_MS = 1000
 """Delay before the next attempt of a task that could not start or was interrupted from outside: the cause may last."""
@@ -170,7 +169,7 @@ def judge(
 
 def completed(outcome: Succeeded) -> End:
     """Return the verdict on an attempt that succeeded."""
-    return End(_COMPLETED, outcome.result)
+    return End(COMPLETED, outcome.result)
 
 
 def _after_interruption(reason: StopReason, pause_ends: int | None) -> Verdict:

@@ -28,7 +28,7 @@ from taskmill.model.commit import NO_COMMIT, Commit
 from taskmill.model.controls import Pause, Scope, ScopeKind
 from taskmill.model.durations import from_ms
 from taskmill.model.progress import readable_progress
-from taskmill.model.status import Ending
+from taskmill.model.status import COMPLETED, Ending
 from taskmill.model.task import Claimed, Crossing, Described, Lane, NewTask
 from taskmill.model.turn import Judged, TurnResult
 from taskmill.observe.bus import EventBus
@@ -181,7 +181,7 @@ class Announcer:
             match judged.verdict:
                 case End() if task.id in result.waiting:
                     pass  # Its children end first.
-                case End(Ending.COMPLETED) if is_silent:
+                case End() as end if is_silent and end.ending is COMPLETED:
                     completed += 1
                 case End() as end:
                     self._ended(task, end, judged.duration_ms, result.commit.successors, result.now)

@@ -20,6 +20,7 @@ from taskmill.dispatch.preempting import Preempting
 from taskmill.dispatch.prefetch import Running
 from taskmill.dispatch.waiting import WaitingTasks
 from taskmill.model.attempt import (
+    End,
     Failed,
     GaveUp,
     Outcome,
@@ -247,6 +248,8 @@ class Planner:
         progress = self.progress.gather(monotonic, self.judging, self._attempts.open.values())
         for each in judged:
             # Verdicts are committed before claims: a task that returns to the queue may start in the same turn.
+            if isinstance(each.verdict, End):
+                continue
             if isinstance(each.verdict, Return | TryAgain) and each.verdict.due_at is None:
                 waiting.queue_again(each.task.lane, each.task.place)
         # A task that is released by an ending, or is due and in an unknown place, may be more urgent than those that

@@ -16,7 +16,7 @@ from taskmill.dispatch.backpressure import Backpressure
 from taskmill.dispatch.waiting import WaitingTasks
 from taskmill.model.attempt import Outcome, StopReason, Succeeded
 from taskmill.model.commit import Commit
-from taskmill.model.status import Status
+from taskmill.model.status import PENDING
 from taskmill.model.task import Claimed
 from taskmill.model.turn import Turn, TurnResult
 from taskmill.runtime.attempt import Attempt
@@ -84,7 +84,7 @@ class Prefetching:
         fresh = (
             (task.group, (task.priority, task.queued_at, task.place_id or id))
             for id, task in commit.fresh
-            if task.status is Status.PENDING
+            if task.status is PENDING
         )
         released = ((task.group, task.rank) for task in commit.released)
         self._prefetch.first_waiting = self._prefetch.first_waiting.plus((*fresh, *released))
@@ -155,12 +155,13 @@ class Prefetching:
         self._is_beginning = True  # A handler that cannot start ends at once, which calls this method again.
         free = self._slots() - self._attempts.slots_taken - self._slots_kept
         now, monotonic = self._clock.now_ms(), self._clock.monotonic()
+        may_start = free <= 0 or self._may_start(now, monotonic)
         while free > 0 and self._prefetch.may_begin:
             if self._waiting.due.come_before(tasks[0], now):
                 # The next turn releases tasks that may be more urgent.
                 break
             is_held_back = self._backpressure.holds_back(tasks[0].effective)
-            if is_past(tasks[0].expires_at, now) or is_held_back or not self._may_start(now, monotonic):
+            if is_past(tasks[0].expires_at, now) or is_held_back or not may_start:
                 self._planner.return_prefetched()
                 break
             task = self._prefetch.begin(monotonic)

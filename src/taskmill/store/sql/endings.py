@@ -100,9 +100,9 @@ def _record(connection: Connection, endings: Sequence[EndingRow]) -> None:
     said = first[1:]
     if first[3:] == (None, None, None) and all(row[1:] == said for row in endings):
         ids = encoded([(row.id,) for row in endings])
-        connection.execute(SQL["record_endings"], (ids, first.ending, first.ended_at))
+        connection.execute(SQL["record_endings"], (ids, first.ending, first.ended_at, None))
     else:
-        connection.execute(SQL["record_endings"], (encoded(endings), None, None))
+        connection.execute(SQL["record_endings"], (encoded(endings), None, None, None))
 
 
 def _once(endings: Sequence[EndingRow]) -> Sequence[EndingRow]:

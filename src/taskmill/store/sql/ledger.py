@@ -182,9 +182,9 @@ class _Followed(msgspec.Struct):
 def _commit_verdicts(connection: Connection, judged: Sequence[Judged], result: TurnResult) -> None:
     ending = [each for each in judged if just_ends(each)]
     if ending and _all_just_ended(connection, ending, result.now):
+        if len(ending) == len(judged):
+            return
         judged = [each for each in judged if not just_ends(each)]
-    if not judged:
-        return
     connection.be_alone()
     if begun := [(each.task.id, each.task.attempt, each.began_at) for each in judged if each.began_at is not None]:
         connection.execute(SQL["note_begun"], (encoded(begun),))
@@ -246,24 +246,19 @@ def _outcome(end: End, duration_ms: int) -> families.Outcome:
 
 def _all_just_ended(connection: Connection, judged: Sequence[Judged], now: int) -> bool:
     """Commit the verdicts on tasks that simply end by the fast path; return False if one needs the full path."""
+    ends = [each.verdict for each in judged if isinstance(each.verdict, End)]
+    is_same = ends[0].error is None and ends.count(ends[0]) == len(ends)
+    # SQLite parses a row again for each value it reads, so an ending that all rows share is passed apart from them.
+    common = (ends[0].ending, now, ends[0].result) if is_same else (None, None, None)
+    said = [(None,) * 4] * len(ends) if is_same else [(end.ending, now, end.result, end.error) for end in ends]
     rows = [
-        (
-            each.task.id,
-            verdict.ending,
-            now,
-            each.duration_ms,
-            verdict.result,
-            verdict.error,
-            each.task.attempt,
-            each.began_at,
-        )
-        for each in judged
-        if isinstance(verdict := each.verdict, End)
+        (each.task.id, ending, ended_at, each.duration_ms, result, error, each.task.attempt, each.began_at)
+        for each, (ending, ended_at, result, error) in zip(judged, said, strict=True)
     ]
-    if not connection.execute_if_all(SQL["record_endings"], (encoded(rows), None, None), len(rows)):
+    if not connection.execute_if_all(SQL["record_endings"], (encoded(rows), *common), len(rows)):
         return False
     tagged = any(each.task.tags for each in judged)
-    leave_active(connection, encoded([row[0] for row in rows]), _sums(judged), tagged=tagged)
+    leave_active(connection, encoded([each.task.id for each in judged]), _sums(judged), tagged=tagged)
     return True
 
 

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
 
-from taskmill.model.status import Status
+from taskmill.model.status import PENDING
 from taskmill.model.task import Claimed, NewTask
 from taskmill.store.sql.connection import Connection, encoded
 from taskmill.store.sql.statements import SQL
@@ -33,7 +33,7 @@ def count_new(connection: Connection, tasks: Iterable[NewTask]) -> None:
 def count_claimed(connection: Connection, tasks: Iterable[Claimed]) -> None:
     """Subtract tasks that were pending and now run."""
     counted = Counter(map(_group_and_type, tasks))
-    _add(connection, {(group, type, Status.PENDING): -n for (group, type), n in counted.items()})
+    _add(connection, {(group, type, PENDING): -n for (group, type), n in counted.items()})
 
 
 def count_revived(connection: Connection, group: str, type: str) -> None:

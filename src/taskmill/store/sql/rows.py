@@ -17,7 +17,7 @@ from taskmill.model.io_budget import stored_budget
 from taskmill.model.options import decode_tags
 from taskmill.model.progress import StoredProgress, TaskProgress, readable_progress
 from taskmill.model.records import AttemptError, HistoryRecord, TaskRecord
-from taskmill.model.status import Ending, ErrorKind, Status
+from taskmill.model.status import PENDING, Ending, ErrorKind, Status
 from taskmill.model.task import Described, Links, NewTask
 from taskmill.model.type_name import domain_of
 from taskmill.policy.aging import effective_priority
@@ -336,7 +336,7 @@ def _is_common(task: NewTask) -> bool:
     """True if the task has only common options, which include a key and a parent."""
     return (
         (task.links is None or _is_just_a_child(task.links))
-        and task.status is Status.PENDING
+        and task.status is PENDING
         and task.expires_at is None
         and task.tags is None
         and task.io is None

@@ -225,7 +225,7 @@ class WriteSide(Locating):
         is_large = turn.upkeep.promote or turn.upkeep.expire or turn.look.survey
         tasks = (turn.judged, turn.starts.hooks, turn.starts.claims, turn.progress)
         rows = sum(map(len, tasks)) + (ledger.BITE if is_large else 1)
-        alone = _must_be_alone(turn)
+        alone = self._requests.is_always_alone or _must_be_alone(turn)
         return await self._write(partial(self._commit_turn, turn), rows, alone=alone, durable=False, moves=moves)
 
     def _commit_turn(self, turn: Turn, connection: Connection) -> TurnResult:

@@ -44,7 +44,8 @@ BEGINNINGS_AT = 8192
 """Where the beginnings are in the file; on Windows a byte before them is locked."""
 BEGINNING = struct.Struct("<qqq")
 MOST_BEGINNINGS = 512
-"""The number of beginnings that the file keeps; a dispatcher commits them before it has written more."""
+"""The number of beginnings that the file keeps; a dispatcher commits them before it has written more (LEAST_COST in
+dispatch/prefetch.py)."""
 
 Beginning = tuple[int, int, int]
 """The id of a task, its attempt, and when it began in milliseconds since the epoch."""

@@ -1,8 +1,8 @@
 -- name: record_endings
 -- Write tasks to history. A row that names its attempt is written only if that attempt still holds its token, the task
--- was not asked to stop, and no other task is linked to it; for rows without one the caller has checked this. With $2
--- and $3, a common ending and instant, rows of [id] are enough. The row of a prefetched task has no start yet; if it
--- ends before it began, its claim does not count as an attempt.
+-- was not asked to stop, and no other task is linked to it; for rows without one the caller has checked this. With $2,
+-- $3 and $4, the ending, the instant and the result that all of the tasks have, those of the rows do not count. The row
+-- of a prefetched task has no start yet; if it ends before it began, its claim does not count as an attempt.
 -- sqlite:
 INSERT INTO taskmill_history (
     id, type, key, label, group_name, priority, ending, payload, tags, overrides, attempt, retries, created_at,
@@ -13,23 +13,24 @@ SELECT
     t.id, t.type, t.key, t.label, t.group_name, t.priority, coalesce($2, given.ending), t.payload, t.tags, t.overrides,
     t.attempt - CASE WHEN t.status = 'running' AND t.started_at IS NULL AND given.began_at IS NULL THEN 1 ELSE 0 END,
     t.retries, t.created_at, t.due_at, t.expires_at,
-    coalesce(t.started_at, CASE WHEN $2 IS NULL THEN given.began_at END), coalesce($3, given.ended_at),
-    CASE WHEN $2 IS NULL THEN given.duration_ms END, t.parent_id, t.series_id, t.saved, t.progress, t.io, t.actual_io,
-    t.last_error, CASE WHEN $2 IS NULL THEN given.result END, CASE WHEN $2 IS NULL THEN given.error END
+    coalesce(t.started_at, given.began_at), coalesce($3, given.ended_at), given.duration_ms, t.parent_id, t.series_id,
+    t.saved, t.progress, t.io, t.actual_io, t.last_error, CASE WHEN $2 IS NULL THEN given.result ELSE $4 END,
+    CASE WHEN $2 IS NULL THEN given.error END
 FROM rows($1,
     id bigint, ending text, ended_at bigint, duration_ms bigint, result text, error text, attempt integer,
     began_at bigint
 ) AS given
 JOIN taskmill_task AS t ON t.id = given.id
-WHERE $2 IS NOT NULL OR given.attempt IS NULL
-    OR t.attempt = given.attempt AND t.status = 'running' AND t.stop IS NULL AND t.gave_key = false
-    AND t.parent_id IS NULL AND t.children = 0 AND t.awaited = false AND t.series_id IS NULL;
+WHERE CASE given.attempt
+    WHEN t.attempt THEN t.status = 'running' AND t.stop IS NULL AND t.gave_key = false AND t.parent_id IS NULL
+        AND t.children = 0 AND t.awaited = false AND t.series_id IS NULL
+    ELSE given.attempt IS NULL END;
 -- postgres: the rows are also deleted, and the tally is updated, in one of 64 shards and in a fixed order, so that
 -- transactions rarely wait for each other and cannot deadlock.
 WITH given AS MATERIALIZED (
     SELECT
-        id, coalesce($2::text, ending) AS ending, coalesce($3::bigint, ended_at) AS ended_at, duration_ms, result, error,
-        attempt, began_at
+        id, coalesce($2::text, ending) AS ending, coalesce($3::bigint, ended_at) AS ended_at, duration_ms,
+        coalesce($4::text, result) AS result, error, attempt, began_at
     FROM rows($1,
         id bigint, ending text, ended_at bigint, duration_ms bigint, result text, error text, attempt integer,
         began_at bigint
