@@ -18,6 +18,8 @@ sync = Domain("sync", tags={"team": "storage"})
 
 @sync.task(key=lambda path: path, tags={"user": "ann"})
 async def send(path: str) -> int:
+    """Take at least a millisecond, so that simulated runs have a duration on any machine."""
+    await asyncio.sleep(0.002)
     return len(path)
 
 
