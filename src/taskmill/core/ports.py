@@ -69,7 +69,6 @@ class DispatchRight(Protocol):
     def release(self) -> None: ...
     def linger(self) -> None:
         """Start nothing more, and keep the right until the handlers that did not stop have ended."""
-        ...
 
     def inheritable(self) -> Sequence[int]:
         """Return the file descriptors that keep the right alive in worker processes."""
@@ -91,6 +90,10 @@ class Dispatches(Protocol):
 
     def is_cut_off(self) -> bool:
         """True if this node cannot prove that it is alive: a task that it starts now may run elsewhere already."""
+        ...
+
+    def writes_beside(self, rows: int) -> bool:
+        """True if handlers run while a turn of so many rows is committed."""
         ...
 
     def dispatcher_is_alive(self) -> bool:
@@ -299,10 +302,7 @@ class Reads(Protocol):
 
     async def counts(self) -> dict[str, int]: ...
     async def load_of_groups(self) -> GroupLoad: ...
-    async def situation(self, id: int) -> tuple[Situation, Surroundings, Controls] | None:
-        """Return the situation of an active task and its surroundings, for ``explain``; None if it is not active."""
-        ...
-
+    async def situation(self, id: int) -> tuple[Situation, Surroundings, Controls] | None: ...
     async def queue_state(self, types: Collection[str] = (), *, only_runs: bool = False) -> WholeQueue:
         """Return what decides when tasks start, with the last runs of their types; with ``only_runs``, those alone."""
         ...

@@ -205,9 +205,9 @@ class WaitingTasks:
         self.picks = picks = picker.pick(slots, free, now, before=prefetched[0]) if prefetched else []
         overtakes = bool(picks)
         self.prefetch.is_held = self.prefetch.is_held or overtakes
-        free = max(free - len(prefetched), len(picks))
+        unused, free = free, max(free - len(prefetched), len(picks))
         if not overtakes:
-            room = self.prefetch.room(free, running()) if self._may_prefetch() and not surveys else None
+            room = self.prefetch.room(unused, running()) if self._may_prefetch() and not surveys else None
             self.picks = picks = picker.pick(slots, free, now, room=room)
         if self._holds is not None:
             waits = bool(prefetched) or len(picks) > free

@@ -223,7 +223,7 @@ class DispatchLoop:
             self._announcer.reallocated(self._waiting.picker.shares.changes)
             if not self._planner.returns:
                 await self._clock.wait(self.woken, self._sleep_until())
-        elif await self._commit(turn):
+        elif await self._commit(turn) and not self.prefetching.turns_follow:
             # Handlers that were just started run before the next plan.
             await let_handlers_run()
 

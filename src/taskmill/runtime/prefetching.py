@@ -101,7 +101,7 @@ class Prefetching:
 
     async def let_short_handlers_end(self) -> None:
         """Let tasks run one after the other, as long as some end at once: one turn commits all their verdicts."""
-        while self._prefetch.is_plentiful and self._prefetch.may_begin and not self._planner.readers:
+        while self._is_plentiful and self._prefetch.may_begin and not self._planner.readers:
             if self._waiting.due.is_past(self._clock.now_ms()):
                 return
             before = len(self._planner.outcomes)
@@ -111,6 +111,26 @@ class Prefetching:
                     break
             else:
                 return
+
+    @property
+    def _is_plentiful(self) -> bool:
+        """True if slots stay busy for a while without another turn.
+
+        A turn that is written beside the handlers begins while half of the tasks are left.
+        """
+        return self._prefetch.has_half if self._runs_beside else bool(self._prefetch.tasks)
+
+    @property
+    def _runs_beside(self) -> bool:
+        return self._store.writes_beside(self._prefetch.full)
+
+    @property
+    def turns_follow(self) -> bool:
+        """True if the next turn is to be planned before handlers run.
+
+        Then as many verdicts wait for it as tasks can begin beside it.
+        """
+        return self._runs_beside and 0 < len(self._prefetch.tasks) <= len(self._planner.outcomes)
 
     async def store_beginnings(self) -> None:
         """Store which tasks have begun, so that a reader of the store sees them as running.

@@ -6,6 +6,8 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import count
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -20,6 +22,7 @@ from taskmill.model.records import HistoryRecord
 from taskmill.model.turn import Turn, TurnResult
 from taskmill.store.sql import controls, ledger
 from taskmill.store.sql.connection import Connection
+from taskmill.store.sqlite import writer
 from taskmill.testing import ManualClock
 from tests.both_engines import Engine
 from tests.repetition import often
@@ -128,7 +131,7 @@ class Claims:
 class Observer:
     """Runs a workload and checks the laws at every start."""
 
-    def __init__(self, workload: Workload, claims: Claims) -> None:
+    def __init__(self, workload: Workload, claims: Claims, store: str) -> None:
         self.workload = workload
         self.claims = claims
         claims.paused.clear()
@@ -146,10 +149,11 @@ class Observer:
 
         self.step = step
         self.scheduler = Scheduler(
-            ":memory:",
+            store,
             domains=[self.domain],
             clock=self.clock,
             max_concurrency=workload.slots,
+            durability="process",
             aging=None,
             groups={"c": Group(cap=workload.cap, rate=workload.rate)} if workload.cap or workload.rate else {},
         )
@@ -157,6 +161,9 @@ class Observer:
     # Actions of handlers
 
     async def run(self, ctx: Context) -> None:
+        while ctx.task.id not in self.tasks:
+            # It begins before its submission has returned.
+            await asyncio.sleep(0)
         task = self.tasks[ctx.task.id]
         self.started(task, ctx)
         task.is_running = True
@@ -304,6 +311,23 @@ def test_the_laws_of_starting_hold(engine: Engine, monkeypatch: pytest.MonkeyPat
     )
     @given(workloads)
     def check(workload: Workload) -> None:
-        asyncio.run(Observer(workload, claims).play())
+        asyncio.run(Observer(workload, claims, ":memory:").play())
+
+    check()
+
+
+@pytest.mark.one_engine("on a server every turn is written beside handlers")
+def test_the_laws_hold_when_every_turn_is_written_beside_handlers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "INLINE_ROWS", 0)
+    monkeypatch.setattr(writer, "BUSY_INLINE_ROWS", 0)
+    claims, number = Claims(), count()
+    monkeypatch.setattr(ledger, "commit_turn", claims.commit_turn)
+
+    @settings(max_examples=often(10), deadline=None, phases=(Phase.explicit, Phase.generate))
+    @given(workloads)
+    def check(workload: Workload) -> None:
+        asyncio.run(Observer(workload, claims, str(tmp_path / f"{next(number)}.db")).play())
 
     check()

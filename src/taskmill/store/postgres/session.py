@@ -21,7 +21,7 @@ from psycopg.rows import tuple_row
 from taskmill.core.logs import logger
 from taskmill.model.commit import NO_CHANGES, Commit
 from taskmill.store.postgres.connection import PatientConnection, RawConnection, adapt
-from taskmill.store.sql.connection import Cursor
+from taskmill.store.sql.connection import ANSWER, Cursor, Statement
 from taskmill.store.sql.statements import load
 
 STATEMENTS = load("postgres", Path(__file__).with_name("cluster.sql"))
@@ -103,6 +103,20 @@ class Statements(ABC):
             self.script("ROLLBACK TO SAVEPOINT all_or_none")
         self.script("RELEASE SAVEPOINT all_or_none")
         return concerned == count
+
+    def execute_together(self, statements: Sequence[Statement], /) -> str | None:
+        # One after the other, because one may need the answer of an earlier one.
+        answer = ""
+        for name, parameters, rows in statements:
+            values = [answer if value is ANSWER else value for value in parameters]
+            if rows is not None:
+                if not self.execute_if_all(name, values, rows):
+                    return None
+                continue
+            cursor = self.execute(name, values)
+            if STATEMENTS[name].startswith("SELECT"):
+                answer = cursor.fetchone()[0]
+        return answer
 
     def be_alone(self) -> None:
         if not self.is_alone:

@@ -61,6 +61,9 @@ class Writer(GroupCommit):
         self.told: Callable[[Changes], None] = lambda _changes: None
         """Called in the thread after each commit, with what other nodes have to know of it."""
 
+    def writes_in_thread(self, rows: int) -> bool:  # noqa: ARG002 - every batch is
+        return True
+
     def kick(self) -> None:
         self._kicked = False
         if self._asked and not self._working:

@@ -16,7 +16,7 @@ from taskmill.model.status import Ending
 from taskmill.model.task import Claimed, Lane
 from taskmill.model.turn import Starts, Turn, TurnResult
 from taskmill.store.sql import cluster, controls, cron, load, paused_time
-from taskmill.store.sql.connection import Connection, encoded, one
+from taskmill.store.sql.connection import Connection, Statement, encoded, one
 from taskmill.store.sql.endings import end_tasks
 from taskmill.store.sql.rows import UNREADABLE, EndingRow
 from taskmill.store.sql.statements import SQL
@@ -61,7 +61,7 @@ def start(connection: Connection, starts: Starts, result: TurnResult, version: i
     elif starts.lanes:
         claims = _claim_fronts(connection, claims, starts, result)
     if claims:
-        _claim(connection, claims, starts.prefetch, now, result)
+        _claim(connection, claims, starts.prefetch, result)
     cron.claimed(connection, result.claimed, now, result.commit)
     if result.commit.released:
         started = {task.id for task in result.claimed}
@@ -115,30 +115,38 @@ def _order_by_turns(claimed: list[Claimed], lanes: Sequence[Lane]) -> None:
     claimed.sort(key=lambda task: order[task.id])
 
 
-def _claim(
-    connection: Connection, claims: Sequence[int], prefetch: Collection[int], now: int, result: TurnResult
-) -> None:
-    ids, ahead = encoded(claims), encoded(list(prefetch))
+def _claim(connection: Connection, claims: Sequence[int], prefetch: Collection[int], result: TurnResult) -> None:
+    read, claim = claiming(claims, prefetch, result.now)
+    rows = one(connection, read.name, *read.parameters)
+    connection.execute(claim.name, claim.parameters)
+    note_claimed(connection, claims, rows, result)
+
+
+def claiming(claims: Sequence[int], prefetch: Collection[int], now: int) -> tuple[Statement, Statement]:
+    """Return the statements that read and claim tasks; on PostgreSQL the first one does both."""
+    parameters = encoded(claims), now, encoded(list(prefetch))
+    return Statement(SQL["claimable"], parameters), Statement(SQL["claim"], parameters)
+
+
+def note_claimed(connection: Connection, claims: Sequence[int], rows: str, result: TurnResult) -> None:
+    """Note the tasks that were claimed, given the chosen ones and the rows that were read."""
     damaged: list[int] = []
-    rows = one(connection, SQL["claimable"], ids, now, ahead)
     try:
         result.claimed += _decode_claimed(rows)
     except UNREADABLE:
-        # One damaged row must not block the others, so decode them one by one. Do not read them again: on PostgreSQL
-        # the statement that reads them has also claimed them.
+        # One damaged row must not block the others, so decode them one by one.
         for row in _decode_raw(rows.encode("utf-8", "surrogateescape")):
             try:
                 result.claimed.append(_decode_one_claimed(row))
             except UNREADABLE:
                 damaged.append(int(bytes(_decode_raw(row)[0])))
-    connection.execute(SQL["claim"], (ids, now, ahead))
     if not damaged:
         load.count_claimed(connection, result.claimed)
     else:
         connection.be_alone()
         load.recount(connection)
-        rows = [EndingRow(id, Ending.DEAD_LETTER, now, None, None, UNREADABLE_ROW) for id in damaged]
-        end_tasks(connection, rows, now, result.commit)
+        ends = [EndingRow(id, Ending.DEAD_LETTER, result.now, None, None, UNREADABLE_ROW) for id in damaged]
+        end_tasks(connection, ends, result.now, result.commit)
     if len(result.claimed) > 1:
         place = {id: position for position, id in enumerate(claims)}
         result.claimed.sort(key=lambda task: place.get(task.id, 0))

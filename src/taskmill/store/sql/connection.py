@@ -8,12 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
 if TYPE_CHECKING:
     from taskmill.model.commit import Commit
+
+
+ANSWER = object()
+"""A parameter of a :class:`Statement`: the value that an earlier one returned."""
+
+
+class Statement(NamedTuple):
+    """One of several statements that run in one call."""
+
+    name: str
+    parameters: Sequence[Any]
+    rows: int | None = None
+    """The number of rows that it has to affect or to return; None if any will do."""
 
 
 class Cursor(Protocol):
@@ -49,6 +62,13 @@ class Connection(Protocol):
 
     def execute_if_all(self, statement: str, parameters: Sequence[Any], count: int, /) -> bool:
         """Run a statement; if it does not affect exactly ``count`` rows, undo it and return False."""
+        ...
+
+    def execute_together(self, statements: Sequence[Statement], /) -> str | None:
+        """Run statements in one call, if the engine can; return the value that the last SELECT among them returns.
+
+        If one of them has other rows than expected, undo all and return None.
+        """
         ...
 
     def be_alone(self) -> None:

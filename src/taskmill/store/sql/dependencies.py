@@ -163,11 +163,6 @@ def reckon(connection: Connection, ids: Sequence[int], commit: Commit) -> None:
         ids = decode_ids(one(connection, SQL["waited_for"], encoded([id for id, _ in misjudged])))
 
 
-def forget(connection: Connection, ids: str) -> None:
-    """Delete the dependencies of tasks that are pruned from history."""
-    connection.execute(SQL["forget_edges"], (ids,))
-
-
 def set_priority(connection: Connection, id: int, priority: int) -> Commit | None:
     """Change the priority of an active task, and the urgency that it lends; return None if there is no such task."""
     commit = Commit()

@@ -16,7 +16,7 @@ from taskmill.model.status import Ending
 from taskmill.model.task import Described
 from taskmill.model.turn import Judged
 from taskmill.store.sql import cron, dependencies, families, load, series
-from taskmill.store.sql.connection import Connection, decode_pairs, encoded, one
+from taskmill.store.sql.connection import Connection, Statement, decode_pairs, encoded, one
 from taskmill.store.sql.releasing import release
 from taskmill.store.sql.rows import EndingRow, describe
 from taskmill.store.sql.statements import SQL
@@ -118,10 +118,16 @@ def leave_active(connection: Connection, ids: str, sums: str, *, tagged: bool) -
 
     The caller has already subtracted those that were not running from the numbers of active tasks.
     """
-    connection.execute(SQL["delete_active"], (ids,))
-    connection.execute(SQL["tally"], (sums,))
-    if tagged and connection.execute(SQL["move_tags"], (ids,)).rowcount:
-        connection.execute(SQL["delete_active_tags"], (ids,))
+    for statement in leaving(ids, sums, tagged=tagged):
+        connection.execute(statement.name, statement.parameters)
+
+
+def leaving(ids: str, sums: str, *, tagged: bool) -> list[Statement]:
+    """Return the statements of :func:`leave_active`."""
+    statements = [Statement(SQL["delete_active"], (ids,)), Statement(SQL["tally"], (sums,))]
+    if tagged:
+        statements += [Statement(SQL["move_tags"], (ids,)), Statement(SQL["delete_active_tags"], (ids,))]
+    return statements
 
 
 def _tell(tasks: Sequence[Described], endings: Sequence[EndingRow], commit: Commit) -> None:

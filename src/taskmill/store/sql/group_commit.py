@@ -118,6 +118,10 @@ class GroupCommit(ABC):
             asyncio.get_running_loop().call_soon(self.kick)
 
     @abstractmethod
+    def writes_in_thread(self, rows: int) -> bool:
+        """True if a batch of so many rows is written in the thread, so that handlers run meanwhile."""
+
+    @abstractmethod
     def kick(self) -> None:
         """Write the waiting requests now, or after the transaction in progress."""
 
@@ -166,7 +170,7 @@ class GroupCommit(ABC):
 
     def _write_in_thread(self, batch: Batch) -> None:
         self._working = True
-        self._thread.start(partial(self._timed, batch), partial(self._written, batch))
+        self._thread.start(partial(self._timed, batch), partial(self._written, batch), hand_over=True)
 
     def _timed(self, batch: Batch) -> tuple[list[Any], float]:
         began = time.perf_counter()

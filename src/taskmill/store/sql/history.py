@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from heapq import nsmallest
 
@@ -13,11 +14,16 @@ from taskmill.model.commit import Commit
 from taskmill.model.settings import PruneRule
 from taskmill.model.status import Ending
 from taskmill.model.task import Described
-from taskmill.store.sql import cron, dependencies, load
-from taskmill.store.sql.connection import Connection, decode_ids, decode_pairs, encoded, one
+from taskmill.store.sql import cron, load
+from taskmill.store.sql.connection import ANSWER, Connection, Statement, decode_ids, decode_pairs, one
 from taskmill.store.sql.releasing import release
 from taskmill.store.sql.rows import describe, key_holder, key_stopper
 from taskmill.store.sql.statements import SQL
+
+_ALWAYS = 2**62
+"""Later than every instant."""
+_FORGETTING = ("uncount", "delete_history_tags", "delete_errors", "forget_edges", "delete_history")
+"""Delete tasks from history, with everything that belongs to them."""
 
 _decode_counts = msgspec.json.Decoder(dict[str, int]).decode
 
@@ -62,26 +68,25 @@ def prune(connection: Connection, rules: Sequence[PruneRule], now: int, limit: i
     kept = _decode_counts(one(connection, SQL["kept_by_ending"]))
     left = limit
     for rule in rules:
-        ids: set[int] = set()
-        surplus = 0 if rule.max_count is None else sum(kept.get(ending, 0) for ending in rule.endings) - rule.max_count
-        if surplus > 0:
-            # Query only endings that occur; most never do.
-            endings = [ending for ending in rule.endings if kept.get(ending)]
-            ids.update(_oldest(connection, endings, min(surplus, left)))
+        # Query only endings that occur; most never do.
+        endings = [ending for ending in rule.endings if kept.get(ending)]
+        surplus = 0 if rule.max_count is None else max(sum(kept[ending] for ending in endings) - rule.max_count, 0)
+        if surplus:
+            for ending, count in _oldest(connection, endings, min(surplus, left)).items():
+                left -= _delete_oldest(connection, ending, count, _ALWAYS)
         if rule.max_age_ms is not None:
-            before = now - rule.max_age_ms
             for ending in rule.endings:
-                ids.update(decode_ids(one(connection, SQL["older_of_ending"], ending, left, before)))
-        if ids:
-            given = encoded(sorted(ids)[:left])
-            connection.execute(SQL["uncount"], (given,))
-            connection.execute(SQL["delete_history_tags"], (given,))
-            connection.execute(SQL["delete_errors"], (given,))
-            dependencies.forget(connection, given)
-            left -= connection.execute(SQL["delete_history"], (given,)).rowcount
-        if left <= 0:
-            break
+                left -= _delete_oldest(connection, ending, left, now - rule.max_age_ms)
     return limit - left
+
+
+def _delete_oldest(connection: Connection, ending: Ending, most: int, before: int) -> int:
+    """Delete the oldest tasks of one ending that ended before an instant; return how many."""
+    if most <= 0:
+        return 0
+    find = Statement(SQL["older_of_ending"], (ending, most, before))
+    deleted = connection.execute_together([find, *(Statement(SQL[statement], (ANSWER,)) for statement in _FORGETTING)])
+    return len(decode_ids(deleted or "[]"))
 
 
 def oldest_ended(connection: Connection, endings: Sequence[Ending]) -> int | None:
@@ -90,9 +95,13 @@ def oldest_ended(connection: Connection, endings: Sequence[Ending]) -> int | Non
     return min((ended_at for ended_at in found if ended_at is not None), default=None)
 
 
-def _oldest(connection: Connection, endings: Sequence[Ending], count: int) -> list[int]:
-    """Return the oldest ``count`` tasks of several endings taken together."""
-    candidates: list[tuple[int, int]] = []
-    for ending in endings:
-        candidates += decode_pairs(one(connection, SQL["oldest_of_ending"], ending, count))
-    return [id for _, id in nsmallest(count, candidates)]
+def _oldest(connection: Connection, endings: Sequence[Ending], count: int) -> Mapping[Ending, int]:
+    """Return how many of the oldest ``count`` tasks of several endings have which ending."""
+    if len(endings) == 1:
+        return {endings[0]: count}
+    ended = [
+        (at, id, ending)
+        for ending in endings
+        for at, id in decode_pairs(one(connection, SQL["oldest_of_ending"], ending, count))
+    ]
+    return Counter(ending for _, _, ending in nsmallest(count, ended))

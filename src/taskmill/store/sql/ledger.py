@@ -20,8 +20,8 @@ from taskmill.policy.aging import front_size
 from taskmill.policy.families import ENDING_OF_STOP
 from taskmill.policy.verdicts import after_attempt
 from taskmill.store.sql import attempt_errors, claims, cluster, controls, cron, families, machine, paused_time, series
-from taskmill.store.sql.connection import Connection, encoded, one
-from taskmill.store.sql.endings import LinkKinds, end_tasks, just_ends, leave_active
+from taskmill.store.sql.connection import Connection, Statement, encoded, one
+from taskmill.store.sql.endings import LinkKinds, end_tasks, just_ends, leave_active, leaving
 from taskmill.store.sql.expiring import expire, expire_among
 from taskmill.store.sql.releasing import note_new, note_queued, note_queued_elsewhere, promote
 from taskmill.store.sql.rows import EndingRow, describe
@@ -48,8 +48,11 @@ def _one(connection: Connection, statement: str, *parameters: Any) -> Any:
 
 
 def commit_turn(connection: Connection, turn: Turn, now: int, node: str | None = None) -> TurnResult:
-    """Execute a plan of the node ``node`` as of ``now``, part by part."""
+    """Execute a plan of the node ``node`` as of ``now``: a plain one in one call, any other part by part."""
     result = TurnResult(now)
+    if _is_plain(turn) and _commit_together(connection, turn, result):
+        _look(connection, turn, result, is_owed=False)
+        return result
     if turn.progress:
         connection.execute(SQL["report_progress"], (encoded(turn.progress),))
     if turn.begun:
@@ -79,6 +82,34 @@ def commit_turn(connection: Connection, turn: Turn, now: int, node: str | None =
         cluster.preempt(connection, turn.starts.preempt, result)
     _look(connection, turn, result, is_owed=is_owed)
     return result
+
+
+def _is_plain(turn: Turn) -> bool:
+    """True if a turn only ends tasks, of which no other task waits for the end, and claims tasks by id."""
+    starts = turn.starts
+    if not (turn.judged and starts.claims) or starts.lanes is not None or starts.controls_version is None:
+        return False
+    if starts.hooks or starts.rates or starts.admission is not None or starts.owes_paused_time:
+        return False
+    if turn.progress or turn.begun or turn.returns or turn.at_work is not None or turn.upkeep.is_due():
+        return False
+    if turn.look.survey or starts.preempt is not None:
+        return False
+    return all(just_ends(each) and each.io is None and each.failure is None for each in turn.judged)
+
+
+def _commit_together(connection: Connection, turn: Turn, result: TurnResult) -> bool:
+    """Commit a plain turn in one call; return False if it has to be committed part by part after all."""
+    starts, judged = turn.starts, turn.judged
+    statements = [Statement(SQL["same_controls"], (starts.controls_version,), 1), _ending(judged, result.now)]
+    tagged = any(each.task.tags for each in judged)
+    statements += leaving(encoded([each.task.id for each in judged]), _sums(judged), tagged=tagged)
+    rows = connection.execute_together([*statements, *claims.claiming(starts.claims, starts.prefetch, result.now)])
+    if rows is None:
+        return False
+    claims.note_claimed(connection, starts.claims, rows, result)
+    cron.claimed(connection, result.claimed, result.now, result.commit)
+    return True
 
 
 def _return_unstarted(
@@ -244,8 +275,8 @@ def _outcome(end: End, duration_ms: int) -> families.Outcome:
     return end.ending, end.result, end.error, duration_ms
 
 
-def _all_just_ended(connection: Connection, judged: Sequence[Judged], now: int) -> bool:
-    """Commit the verdicts on tasks that simply end by the fast path; return False if one needs the full path."""
+def _ending(judged: Sequence[Judged], now: int) -> Statement:
+    """Return the statement that writes tasks to history whose attempts have just ended."""
     ends = [each.verdict for each in judged if isinstance(each.verdict, End)]
     is_same = ends[0].error is None and ends.count(ends[0]) == len(ends)
     # SQLite parses a row again for each value it reads, so an ending that all rows share is passed apart from them.
@@ -255,7 +286,13 @@ def _all_just_ended(connection: Connection, judged: Sequence[Judged], now: int) 
         (each.task.id, ending, ended_at, each.duration_ms, result, error, each.task.attempt, each.began_at)
         for each, (ending, ended_at, result, error) in zip(judged, said, strict=True)
     ]
-    if not connection.execute_if_all(SQL["record_endings"], (encoded(rows), *common), len(rows)):
+    return Statement(SQL["record_endings"], (encoded(rows), *common), len(rows))
+
+
+def _all_just_ended(connection: Connection, judged: Sequence[Judged], now: int) -> bool:
+    """Commit the verdicts on tasks that simply end by the fast path; return False if one needs the full path."""
+    record = _ending(judged, now)
+    if not connection.execute_if_all(record.name, record.parameters, len(judged)):
         return False
     tagged = any(each.task.tags for each in judged)
     leave_active(connection, encoded([each.task.id for each in judged]), _sums(judged), tagged=tagged)

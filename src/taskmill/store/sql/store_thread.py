@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Done = Callable[[Any, BaseException | None], None]
-_Work = tuple[Callable[[], Any], Done, asyncio.AbstractEventLoop]
+_Work = tuple[Callable[[], Any], Done, asyncio.AbstractEventLoop, bool]
+
+HAND_OVER_PATIENCE = 0.001
+"""The longest time, in seconds, that the event loop waits until its thread begins."""
 
 
 class StoreThread:
@@ -29,20 +32,32 @@ class StoreThread:
         self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._unfinished = 0
+        self._begun: queue.SimpleQueue[None] = queue.SimpleQueue()
+        """Has an item when the thread has begun with a function for which the loop waits."""
 
     @property
     def is_idle(self) -> bool:
         """True if no function runs or waits."""
         return not self._unfinished
 
-    def start(self, function: Callable[[], Any], done: Done) -> None:
-        """Run ``function`` in the thread, then call ``done`` on the loop with its result or exception."""
+    def start(self, function: Callable[[], Any], done: Done, *, hand_over: bool = False) -> None:
+        """Run ``function`` in the thread, then call ``done`` on the loop with its result or exception.
+
+        With ``hand_over``, wait a moment until the thread begins. Otherwise it waits for the GIL while the loop is
+        busy, which may take longer than the function.
+        """
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
             self._thread.start()
         self._clock.work_begins()
         self._unfinished += 1
-        self._work.put((function, done, asyncio.get_running_loop()))
+        if hand_over and not self._begun.empty():
+            # An earlier call did not wait long enough.
+            self._begun.get()
+        self._work.put((function, done, asyncio.get_running_loop(), hand_over))
+        if hand_over:
+            with contextlib.suppress(queue.Empty):
+                self._begun.get(timeout=HAND_OVER_PATIENCE)
 
     async def run(self, function: Callable[[], T]) -> T:
         """Run ``function`` in the thread and return its result. Cancelling the caller does not stop the function."""
@@ -61,7 +76,9 @@ class StoreThread:
         while (work := self._work.get()) is not None:
             self._run(*work)
 
-    def _run(self, function: Callable[[], Any], done: Done, loop: asyncio.AbstractEventLoop) -> None:
+    def _run(self, function: Callable[[], Any], done: Done, loop: asyncio.AbstractEventLoop, hand_over: bool) -> None:
+        if hand_over:
+            self._begun.put(None)
         try:
             result, wrong = function(), None
         except BaseException as raised:  # noqa: BLE001 - it is passed to the caller

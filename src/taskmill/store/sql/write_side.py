@@ -88,6 +88,9 @@ class WriteSide(Locating):
     def is_cut_off(self) -> bool:
         return False
 
+    def writes_beside(self, rows: int) -> bool:
+        return self._requests.writes_in_thread(rows)
+
     def measure(self, counters: StoreCounters) -> None:
         self._requests.measure(counters)
 

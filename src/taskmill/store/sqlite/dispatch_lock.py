@@ -43,7 +43,7 @@ READ_WRITE = os.O_RDWR | getattr(os, "O_BINARY", 0)
 BEGINNINGS_AT = 8192
 """Where the beginnings are in the file; on Windows a byte before them is locked."""
 BEGINNING = struct.Struct("<qqq")
-MOST_BEGINNINGS = 512
+MOST_BEGINNINGS = 1024
 """The number of beginnings that the file keeps; a dispatcher commits them before it has written more (LEAST_COST in
 dispatch/prefetch.py)."""
 

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from taskmill.errors import StoreError
 from taskmill.store.sql.statements import SQL, Positional, load, positional
+from taskmill.store.sqlite.combined import CombinedStatements
 
 if TYPE_CHECKING:
     from taskmill.model.commit import Commit
-    from taskmill.store.sql.connection import Cursor
+    from taskmill.store.sql.connection import Cursor, Statement
     from taskmill.store.sqlite.connection import Connection
 
 _LONGEST = 20
@@ -98,6 +99,7 @@ class Session:
         self.raw = raw
         self._lost_ids = lost_ids
         self._run = raw.execute
+        self._combined = CombinedStatements(raw, self.text)
 
     def execute(self, statement: str, parameters: Sequence[Any] = (), /) -> Cursor:
         text, ordered = _POSITIONAL[statement]
@@ -121,6 +123,13 @@ class Session:
             self._run("ROLLBACK TO all_or_none")
         self._run("RELEASE all_or_none")
         return concerned == count
+
+    def execute_together(self, statements: Sequence[Statement], /) -> str | None:
+        return self._combined.execute(statements)
+
+    def forget_combined(self) -> None:
+        """Note that a transaction was rolled back, with the combinations that it has created."""
+        self._combined.forget()
 
     def be_alone(self) -> None:
         return

@@ -106,14 +106,21 @@ class Writer(GroupCommit):
         self._check_idle()
 
     def _belongs_on_loop(self, batch: Batch) -> bool:
-        """True if the batch is to be written on the loop; its transaction, if it needs one, has then begun."""
+        """True if the batch is to be written on the loop. Its transaction has begun, unless the write lock is taken.
+
+        A thread that began it would have to wait for the GIL before its first statement.
+        """
         if batch.rows == 0 or self._log is None:
             return True
+        return self._begin_now() and not self.writes_in_thread(batch.rows)
+
+    def writes_in_thread(self, rows: int) -> bool:
         most = BUSY_INLINE_ROWS if self._handover.loop_is_busy else INLINE_ROWS
-        return batch.rows <= most and self._begin_now()
+        return self._log is not None and rows > most
 
     def _transaction(self, batch: Batch) -> list[Any]:
-        self._begin_patiently()
+        if not self._connection.in_transaction:
+            self._begin_patiently()
         return self._finish_transaction(batch)
 
     def _translated(self, wrong: Exception) -> Exception:
@@ -294,6 +301,7 @@ class Writer(GroupCommit):
                 self._commit()
         except BaseException:
             self._roll_back()
+            self.session.forget_combined()
             raise
         return results
 

@@ -3,6 +3,12 @@
 SELECT CAST(value AS bigint), EXISTS (SELECT 1 FROM taskmill_ended_pause)
 FROM taskmill_setting WHERE name = 'controls_version';
 
+-- name: same_controls
+-- Return a row if the controls have the version $1 and no paused time is still to be given back.
+SELECT 1 FROM taskmill_setting
+WHERE name = 'controls_version' AND CAST(value AS bigint) = $1::bigint
+    AND NOT EXISTS (SELECT 1 FROM taskmill_ended_pause);
+
 -- name: bump_version
 UPDATE taskmill_setting SET value = CAST(value AS bigint) + 1 WHERE name = 'controls_version';
 
