@@ -232,7 +232,7 @@ class Tunes(Protocol):
 class Maintained(Protocol):
     """The store of upkeep: pruning, steps of the wall clock, the ends of pauses."""
 
-    async def prune(self, rules: Sequence[PruneRule], now: int, limit: int) -> int:
+    async def prune(self, rules: Sequence[PruneRule], now: int, limit: int, *, durable: bool = True) -> int:
         """Delete history beyond the rules, at most ``limit`` records; return how many."""
         ...
 

@@ -101,7 +101,7 @@ class Upkeep:
         self._ended_since = 0
         try:
             # A batch that is not full was the last. Endings that come meanwhile are left to the next pruning.
-            while self._rules and await self._store.prune(self._rules, self._clock.now_ms(), PRUNE_BITE) == PRUNE_BITE:
+            while self._rules and await self._prune() == PRUNE_BITE:
                 continue
             self._prune_at = await self._next_pruning()
             # A task may have ended after history was read.
@@ -113,6 +113,10 @@ class Upkeep:
         finally:
             self._pruning = None
             self.wake()
+
+    async def _prune(self) -> int:
+        # After a power cut the same tasks are deleted again.
+        return await self._store.prune(self._rules, self._clock.now_ms(), PRUNE_BITE, durable=False)
 
     async def _next_pruning(self) -> float | None:
         """Return when to prune by age again, on the monotonic clock: a little late, to remove more at once."""

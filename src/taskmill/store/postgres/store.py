@@ -40,12 +40,15 @@ from taskmill.store.postgres.reading import READER_PATIENCE, PostgresReads, chec
 from taskmill.store.postgres.recovering import rescue
 from taskmill.store.postgres.session import Session
 from taskmill.store.postgres.writer import Writer
-from taskmill.store.sql import history, inbox, ledger
+from taskmill.store.sql import inbox, ledger
 from taskmill.store.sql.connection import Connection, encoded
 from taskmill.store.sql.store_thread import StoreThread
 from taskmill.store.sql.write_side import WriteSide
 
 T = TypeVar("T")
+
+FORGET_MARKS_EVERY = 3600.0
+"""Seconds between two searches for the marks of writers that are gone; a mark is kept for a day."""
 
 _decode_names = msgspec.json.Decoder(list[str]).decode
 
@@ -71,6 +74,8 @@ class PostgresStore(WriteSide, PostgresReads):
         """The last reading of this machine, encoded; None before the first."""
         self._right: NodeRight | None = None
         """The dispatch right that was granted last."""
+        self._forget_marks_at = float("-inf")
+        """When the marks of writers that are gone are deleted next, on the monotonic clock."""
         self._slots_told: int | None = None
         """The number of slots that this node has stored for the other nodes."""
 
@@ -178,13 +183,12 @@ class PostgresStore(WriteSide, PostgresReads):
         self._heartbeat.enter(node)
         return node
 
-    async def prune(self, rules: Sequence[PruneRule], now: int, limit: int) -> int:
-        def write(connection: Connection) -> int:
+    async def prune(self, rules: Sequence[PruneRule], now: int, limit: int, *, durable: bool = True) -> int:
+        if self._clock.monotonic() >= self._forget_marks_at:
             # Nodes may run for months, and programs that only submit come and go, each leaving a mark.
-            connection.execute("forget_marks")
-            return history.prune(connection, rules, now, limit)
-
-        return await self._write(write, rows=limit, moves=False)
+            self._forget_marks_at = self._clock.monotonic() + FORGET_MARKS_EVERY
+            await self._write(lambda connection: connection.execute("forget_marks").rowcount, moves=False)
+        return await super().prune(rules, now, limit, durable=durable)
 
     async def note_machine(self, seen: Machine) -> None:
         await super().note_machine(seen)

@@ -322,10 +322,11 @@ class WriteSide(Locating):
     async def cancel_series(self, id: int, now: int) -> SeriesChange:
         return await self._write(self._with_time(now, lambda connection, at: ledger.cancel_series(connection, id, at)))
 
-    async def prune(self, rules: Sequence[PruneRule], now: int, limit: int) -> int:
-        return await self._write(
-            lambda connection: history.prune(connection, rules, now, limit), rows=limit, moves=False
-        )
+    async def prune(self, rules: Sequence[PruneRule], now: int, limit: int, *, durable: bool = True) -> int:
+        def write(connection: Connection) -> int:
+            return history.prune(connection, rules, now, limit)
+
+        return await self._write(write, rows=limit, durable=durable, moves=False)
 
     async def shift_clock(self, by_ms: int) -> None:
         now = self._clock.now_ms()

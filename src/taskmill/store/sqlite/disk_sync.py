@@ -149,7 +149,7 @@ class DiskSync:
             return
         self.cover_commits()
         if not on_loop:
-            self._thread.start(self.log.sync, partial(self._synced, began, self._handover.thread_took))
+            self._thread.start(self.log.sync, partial(self._synced, began, self._handover.thread_took), hand_over=True)
             return
         wrong: Exception | None = None
         try:
