@@ -12,6 +12,7 @@ from taskmill import Domain, Retention, Scheduler
 from taskmill.store.sql import ledger
 from taskmill.store.sql.connection import ANSWER, Connection, Statement
 from taskmill.store.sqlite import writer
+from taskmill.store.sqlite.combined import LARGE
 from taskmill.store.sqlite.connection import DatabaseError, connect
 from taskmill.store.sqlite.migrate import migrate
 from taskmill.store.sqlite.session import Session
@@ -22,6 +23,11 @@ domain = Domain("work")
 @domain.task
 async def double(number: int) -> int:
     return 2 * number
+
+
+@domain.task
+async def measure(text: str) -> int:
+    return len(text)
 
 
 @pytest.fixture
@@ -72,6 +78,22 @@ def test_a_select_may_expect_rows(session: Session) -> None:
     assert tallied(session) == [("completed", 1)]
 
 
+def test_the_same_statements_may_expect_rows_or_an_answer_or_not(session: Session) -> None:
+    assert session.execute_together([tally("completed")]) is not None
+    assert session.execute_together([tally("completed")._replace(rows=5)]) is None
+    session.execute_together([Statement("kept_by_ending", ()), Statement("declare", ("given",))])
+    session.execute_together([Statement("kept_by_ending", ()), Statement("declare", (ANSWER,))])
+    assert session.execute("declared").fetchone() == ('{"completed":1}',)
+
+
+def test_a_large_answer_is_not_kept(session: Session) -> None:
+    large = "x" * 4 * LARGE
+    session.execute("declare", (large,))
+    assert session.execute_together([Statement("declared", ())]) == large
+    (pages,) = session.raw.execute("PRAGMA temp.page_count").fetchone()
+    assert pages < 10
+
+
 def test_refused_data_is_an_error(session: Session) -> None:
     with pytest.raises(DatabaseError, match="NOT NULL"):
         session.execute_together([tally("completed"), Statement("tally", ('[[null, "", "failed", 1, 5]]',))])
@@ -107,6 +129,19 @@ class Paths:
 
         monkeypatch.setattr(ledger, "_commit_together", counted)
         monkeypatch.setattr(writer, "INLINE_ROWS", 0)
+
+
+def test_turns_of_large_tasks_are_committed_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run_large() -> None:
+        async with Scheduler(tmp_path / "tasks.db", domains=[domain], max_concurrency=8) as scheduler:
+            text = "x" * (ledger.MOST_TOGETHER // 4)
+            handles = await scheduler.submit_many([measure.prepare(text) for _ in range(40)])
+            await scheduler.run_until_idle()
+            assert {await handle.result() for handle in handles} == {len(text)}
+
+    paths = Paths(monkeypatch)
+    asyncio.run(run_large())
+    assert len(paths.together) <= 1, "a turn that ends few of them"
 
 
 async def run(path: Path, tasks: int = 300) -> list[tuple[object, ...]]:

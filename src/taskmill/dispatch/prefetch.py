@@ -25,8 +25,7 @@ HORIZON = 0.005
 CLUSTER_HORIZON = 0.020
 """The same for a server: a round trip to it takes longer."""
 LEAST_COST = 0.00002
-"""The least seconds that a task is expected to take. It bounds the number of prefetched tasks: at most 250 on a file,
-whose lock file has room for three times as many beginnings."""
+"""The least seconds that a task is expected to take. It bounds the number of prefetched tasks: 250 on a file."""
 UNKNOWN = 1.0
 """The assumed duration, in seconds, of a task that cannot be prefetched."""
 FORGETTING = 0.1

@@ -70,6 +70,8 @@ class Prefetching:
         self._slots_kept = 0
         """Slots of ended attempts whose verdicts must be committed before a prefetched task takes the slot."""
         self._is_beginning = self._begins_soon = False
+        self._in_one_call = store.is_cluster
+        """True if the store committed the last turn in one call, or waits for a server."""
         self._beginnings: list[tuple[int, int, int]] = []
         """``(id, attempt, began at)`` of tasks whose beginning is not yet written."""
         self._loop = asyncio.get_running_loop()
@@ -122,7 +124,8 @@ class Prefetching:
 
     @property
     def _runs_beside(self) -> bool:
-        return self._store.writes_beside(self._prefetch.full)
+        """True if handlers can run while a turn is committed."""
+        return self._in_one_call and self._store.writes_beside(self._prefetch.full)
 
     @property
     def turns_follow(self) -> bool:
@@ -152,6 +155,7 @@ class Prefetching:
         """Add the tasks that a turn has prefetched, and begin as many as there are free slots."""
         self._prefetch.stored(turn.begun)
         self._planner.turn_committed(turn, result)
+        self._in_one_call = result.in_one_call or self._store.is_cluster
         self._prefetch.add((task for task in result.claimed if task.prefetched), self._clock.monotonic())
         self._slots_kept = sum(_keeps_slot(attempt, outcome) for attempt, outcome in self._planner.outcomes)
         if result.controls is not None:

@@ -130,10 +130,10 @@ async def test_an_idle_dispatcher_wakes_only_as_often_as_ages_demand(
     looks = 0
     prune = scheduler._store.prune
 
-    async def counting(*arguments: object) -> int:
+    async def counting(*arguments: object, durable: bool = True) -> int:
         nonlocal looks
         looks += 1
-        return await prune(*arguments)  # type: ignore[arg-type]
+        return await prune(*arguments, durable=durable)  # type: ignore[arg-type]
 
     monkeypatch.setattr(scheduler._store, "prune", counting)
     async with scheduler.running():

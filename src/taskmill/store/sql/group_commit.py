@@ -170,7 +170,16 @@ class GroupCommit(ABC):
 
     def _write_in_thread(self, batch: Batch) -> None:
         self._working = True
-        self._thread.start(partial(self._timed, batch), partial(self._written, batch), hand_over=True)
+        try:
+            self._thread.start(partial(self._timed, batch), partial(self._written, batch), hand_over=True)
+        except RuntimeError as refused:
+            self._not_written()
+            why = f"{self._name}: its thread cannot be started ({refused}); nothing was stored. Allow more threads"
+            self._written(batch, None, StoreError(why))
+
+    @abstractmethod
+    def _not_written(self) -> None:
+        """Roll back what was begun for a batch that the thread does not write."""
 
     def _timed(self, batch: Batch) -> tuple[list[Any], float]:
         began = time.perf_counter()

@@ -29,6 +29,8 @@ from taskmill.store.sql.statements import SQL
 
 MOST_NEWS = 500
 """How many new tasks of other processes are read one by one; for more, a survey costs less."""
+MOST_TOGETHER = 256 * 2**10
+"""The most characters that the payloads of tasks may have whose turn is committed in one call."""
 BITE = 500
 """How many tasks upkeep moves in one transaction, so that other transactions do not wait long for it."""
 
@@ -51,6 +53,7 @@ def commit_turn(connection: Connection, turn: Turn, now: int, node: str | None =
     """Execute a plan of the node ``node`` as of ``now``: a plain one in one call, any other part by part."""
     result = TurnResult(now)
     if _is_plain(turn) and _commit_together(connection, turn, result):
+        result.in_one_call = True
         _look(connection, turn, result, is_owed=False)
         return result
     if turn.progress:
@@ -94,6 +97,9 @@ def _is_plain(turn: Turn) -> bool:
     if turn.progress or turn.begun or turn.returns or turn.at_work is not None or turn.upkeep.is_due():
         return False
     if turn.look.survey or starts.preempt is not None:
+        return False
+    if sum(len(each.task.payload) for each in turn.judged) > MOST_TOGETHER:
+        # The next tasks are probably as large, and an answer in one call is copied once more.
         return False
     return all(just_ends(each) and each.io is None and each.failure is None for each in turn.judged)
 

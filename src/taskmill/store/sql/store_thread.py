@@ -47,8 +47,9 @@ class StoreThread:
         busy, which may take longer than the function.
         """
         if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
+            thread.start()
+            self._thread = thread
         self._clock.work_begins()
         self._unfinished += 1
         if hand_over and not self._begun.empty():

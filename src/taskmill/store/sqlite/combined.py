@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from taskmill.store.sqlite.connection import Connection
 
 _NUMBERED = re.compile(r"\?(\d+)")
+LARGE = 2**20
+"""The length from which an answer is not kept in memory until the next one."""
 _OTHER_ROWS = "other rows than expected"
 _ANSWER = "SELECT value FROM taskmill_answer"
 
@@ -33,14 +35,14 @@ class CombinedStatements:
         self._run = connection.execute
         self._text = text
         self._inserts: dict[tuple[str, ...], str] = {}
-        """By the names of the statements: the statement that runs them."""
+        """By the shapes of the statements: the statement that runs them."""
 
     def execute(self, statements: Sequence[Statement]) -> str | None:
         """Run statements; return the value of the last SELECT among them, or None if all were undone."""
-        names = tuple(statement.name for statement in statements)
-        insert = self._inserts.get(names)
+        shape = tuple(map(_shape, statements))
+        insert = self._inserts.get(shape)
         if insert is None:
-            insert = self._inserts[names] = self._create(names, statements)
+            insert = self._inserts[shape] = self._create(shape, statements)
         values = (value for statement in statements for value in (*statement.parameters, statement.rows))
         try:
             self._run(insert, [None if value is ANSWER else value for value in values])
@@ -49,20 +51,22 @@ class CombinedStatements:
                 raise
             return None
         value: str = self._run(_ANSWER).fetchone()[0]
+        if len(value) > LARGE:
+            self._run("UPDATE taskmill_answer SET value = ''")
         return value
 
     def forget(self) -> None:
         """Create combinations again, because a rollback may have removed them."""
         self._inserts.clear()
 
-    def _create(self, names: Sequence[str], statements: Sequence[Statement]) -> str:
+    def _create(self, shape: Sequence[str], statements: Sequence[Statement]) -> str:
         self._run("CREATE TEMP TABLE IF NOT EXISTS taskmill_answer AS SELECT '' AS value")
         columns: list[str] = []
         body: list[str] = []
         for number, statement in enumerate(statements):
             columns += [f"given{number}_{place}" for place in range(len(statement.parameters))] + [f"rows{number}"]
             body += self._part(number, statement)
-        view = "taskmill_combined_" + "_then_".join(names)
+        view = "taskmill_combined_" + "_then_".join(shape)
         self._run(f"DROP VIEW IF EXISTS {view}")
         self._run(f"CREATE TEMP VIEW {view} AS SELECT " + ", ".join(f"NULL AS {column}" for column in columns))
         self._run(f"CREATE TEMP TRIGGER {view}_run INSTEAD OF INSERT ON {view} BEGIN {'; '.join(body)}; END")
@@ -88,3 +92,9 @@ class CombinedStatements:
         if statement.rows is None:
             return part
         return [*part, f"SELECT RAISE(ABORT, '{_OTHER_ROWS}') WHERE {rows} <> NEW.rows{number}"]
+
+
+def _shape(statement: Statement) -> str:
+    """Return what the body of a trigger depends on, as a part of its name."""
+    parameters = "".join("a" if value is ANSWER else "p" for value in statement.parameters)
+    return f"{statement.name}_{parameters}{'' if statement.rows is None else '_rows'}"

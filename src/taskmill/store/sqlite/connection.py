@@ -90,6 +90,8 @@ def connect(path: str, *, read_only: bool = False) -> Connection:
                 connection.execute("PRAGMA query_only = 1")
             else:
                 connection.execute("PRAGMA busy_timeout = 0")
+                # Give the memory of large temporary values back (combined.py).
+                connection.execute("PRAGMA temp.auto_vacuum = FULL")
         except BaseException:
             connection.close()
             raise

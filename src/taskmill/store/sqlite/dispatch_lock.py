@@ -43,9 +43,9 @@ READ_WRITE = os.O_RDWR | getattr(os, "O_BINARY", 0)
 BEGINNINGS_AT = 8192
 """Where the beginnings are in the file; on Windows a byte before them is locked."""
 BEGINNING = struct.Struct("<qqq")
-MOST_BEGINNINGS = 1024
-"""The number of beginnings that the file keeps; a dispatcher commits them before it has written more (LEAST_COST in
-dispatch/prefetch.py)."""
+MOST_BEGINNINGS = 4096
+"""The number of beginnings that the file keeps. A dispatcher commits each of them within about 10 ms and two turns. If
+it has written more by then, a crash of the oldest tasks is not counted."""
 
 Beginning = tuple[int, int, int]
 """The id of a task, its attempt, and when it began in milliseconds since the epoch."""

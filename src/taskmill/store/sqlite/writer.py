@@ -277,6 +277,9 @@ class Writer(GroupCommit):
             return
         raise refused
 
+    def _not_written(self) -> None:
+        self._roll_back()
+
     def _commit_nothing(self) -> None:
         """Commit one unchanged page, to check that the log still has every committed frame.
 
@@ -300,8 +303,8 @@ class Writer(GroupCommit):
             if batch.rows:
                 self._commit()
         except BaseException:
-            self._roll_back()
             self.session.forget_combined()
+            self._roll_back()
             raise
         return results
 
