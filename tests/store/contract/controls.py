@@ -119,6 +119,21 @@ class Controls:
         assert [claimed.id for claimed in result.claimed] == [hooked.id]
         assert (await ended(store, done)).ending == Ending.COMPLETED
 
+    async def test_a_hook_under_an_outdated_version_leaves_the_permits_as_others_left_them(self, store: Store) -> None:
+        first, stopped, waiting = await add(store, *(new_task(group="g") for _ in range(3)))
+        await claim(store, stopped)
+        await store.cancel([stopped], NOW)
+        await store.recover(NOW)
+        planned = [(G, ONE_PER_SECOND, full_bucket(ONE_PER_SECOND, NOW))]
+        await store.turn(Turn(now=NOW, starts=Starts(claims=[first], rates=planned)))
+        taken = (await store.controls()).buckets
+        version = (await store.controls()).version
+        await store.pause(Scope(ScopeKind.GROUP, "other"), NOW, None)
+        starts = Starts(hooks=[stopped], claims=[waiting], controls_version=version, rates=planned)
+        result = await store.turn(Turn(now=NOW, starts=starts))
+        assert [task.id for task in result.claimed] == [stopped]
+        assert (await store.controls()).buckets == taken != {}
+
     # Rate limits
 
     async def test_permits_are_taken_for_tasks_that_start_and_for_no_others(self, store: Store) -> None:

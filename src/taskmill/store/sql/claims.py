@@ -14,7 +14,7 @@ from msgspec.structs import astuple
 from taskmill.model.commit import UNREADABLE_ROW
 from taskmill.model.status import Ending
 from taskmill.model.task import Claimed, Lane
-from taskmill.model.turn import Starts, Turn, TurnResult
+from taskmill.model.turn import Rate, Starts, Turn, TurnResult
 from taskmill.store.sql import cluster, controls, cron, load, paused_time
 from taskmill.store.sql.connection import Connection, Statement, encoded, one
 from taskmill.store.sql.endings import end_tasks
@@ -48,9 +48,11 @@ def start(connection: Connection, starts: Starts, result: TurnResult, version: i
 
     While paused time ``is_owed``, each claim is credited its own first, since the stored places are out of date.
     """
-    now, claims, rates = result.now, [*starts.hooks], starts.rates
+    now, claims = result.now, [*starts.hooks]
+    # Hooks take no permits. With the buckets of the plan, a turn that starts only hooks would undo what others took.
+    rates: Sequence[Rate] = ()
     if starts.controls_version in (None, version):
-        wanted = starts.claims
+        wanted, rates = starts.claims, starts.rates
         if starts.admission is not None:
             wanted, rates = cluster.admit(connection, starts.admission, rates, result)
         claims += [*wanted, *_released_first(starts, result)]
