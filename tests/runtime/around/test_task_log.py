@@ -104,11 +104,10 @@ async def test_every_way_an_attempt_ends_has_a_line(lines: pytest.LogCaptureFixt
             await runs.wait()
             await handle.cancel()
             await handle.wait()
-            assert outcomes(lines)[-1] == "cancelled"
             runs.clear()
             await wait.submit()
             await runs.wait()
-        assert outcomes(lines)[-1] == "returned"
+        assert outcomes(lines)[-4:] == ["starts", "cancelled", "starts", "returned"]
 
 
 async def test_a_task_that_ends_while_it_waits_has_a_line_without_an_attempt(lines: pytest.LogCaptureFixture) -> None:
