@@ -39,7 +39,7 @@ CONTESTANTS = (
         "file",
         "taskmill_scheduler",
         "taskmill",
-        "Survives a kill, but not a power cut. Otherwise the same.",
+        'Like `durability="full"`, but a power cut may lose the last calls.',
         prefix="process:",
     ),
     Contestant(

@@ -1,7 +1,7 @@
 """The next delayed tasks, and the places that they take in the queue.
 
-When a delayed task comes due, the next turn puts it into the queue. Its place is known before. So the same turn may
-start it, and until then prefetched tasks begin if they come before it (docs/decisions/0042).
+When a delayed task comes due, the next turn puts it into the queue. Its place is known in advance, so that turn may
+also start it. Until then, prefetched tasks that come before it begin (docs/decisions/0042).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class DueTasks:
             return
         known = self._tasks.get(task.place.id)
         if known is None or known.at != task.at:
-            # What was read together with the verdict on its attempt is newer.
+            # Otherwise keep the known one: it was noted with the verdict on its attempt, and what was read is older.
             self._tasks[task.place.id] = task
         if len(self._tasks) > MOST:
             tasks = sorted(self._tasks.values(), key=lambda task: task.at)
@@ -75,7 +75,7 @@ class DueTasks:
         return self.next_at is not None and self.next_at <= now
 
     def are_known(self, now: int) -> bool:
-        """True if the places of all tasks that are due are known. The time that ended pauses owe moves places."""
+        """True if the places of all tasks that are due are known. Paused time that is still owed moves places."""
         return (self._until is None or now < self._until) and not self._picker.rules.controls.ended_pauses
 
     def take(self, now: int) -> list[Waiting]:

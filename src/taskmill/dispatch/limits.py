@@ -27,7 +27,7 @@ from taskmill.policy.rules import Rules
 MANY = 1_000_000_000
 """Stands for "unlimited", and for the tasks on disk behind the front of a lane."""
 FEW_BUCKETS = 64
-"""With no more buckets than this, full ones are not forgotten."""
+"""Full buckets are forgotten only if there are more buckets than this."""
 
 
 class Load:

@@ -71,7 +71,7 @@ class Picker:
         """Groups whose next task is urgent enough to preempt others."""
         self._slots = self._shared_slots = 0
         self._take_back: dict[int, Callable[[], None]] = {}
-        """By id, for the tasks that were just picked: takes back the turn of the group."""
+        """By the id of a task that was just picked: a function that takes back the turn of its group."""
         self.looked: set[str] | None = None
         """Groups examined since the hold counter last asked; None if metrics are off."""
 
@@ -333,8 +333,8 @@ class Picker:
     def _next_now(self, group: str, now: int) -> Waiting | None:
         """Return the task that the group starts now; None if a limit holds it by now.
 
-        The picker ignores steps of aging that do not change which group is next. So the order inside the group may have
-        changed since: of any tasks if slots are shared, otherwise only of tasks whose aging was restarted.
+        The picker ignores steps of aging that do not change which group is next. So the order inside the group may be
+        out of date: for all tasks if slots are shared, otherwise only for tasks whose aging was restarted.
         """
         if self._heads.may_have_aged(group, now):
             self._look_at(group, None, now)
@@ -358,7 +358,7 @@ class Picker:
         return known is not None and not known.places
 
     def _only_lane(self) -> Lane | None:
-        """Return the only lane, if there is one and nothing limits it, as in most turns: its tasks start in order."""
+        """Return the only lane if nothing limits it, as in most turns: its tasks start in order."""
         groups = self._front.groups
         if len(groups) != 1 or self.rules.limits_anything or self.backpressure.is_watching:
             return None

@@ -67,9 +67,9 @@ class Preempting:
         self.next_at: int | None = None
         """When to ask the other nodes again."""
         self._is_spawned: dict[int, bool] = {}
-        """Whether urgent waiting tasks were spawned, as far as that was read."""
+        """By the id of an urgent waiting task, as far as that was read: True if it was spawned."""
         self.unknown: Collection[int] = ()
-        """Urgent waiting tasks that preempt nothing until that is read."""
+        """Urgent waiting tasks for which that is not read yet. They preempt nothing."""
 
     def victims(self, running: Collection[RunningTask], taken: int, slots: int, now: int) -> Victims:
         """Choose the least urgent tasks to preempt for urgent ones, if all slots are ``taken``."""

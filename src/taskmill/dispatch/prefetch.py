@@ -134,7 +134,7 @@ class Prefetch:
         self._before = 0
         """The number of tasks before the last claims."""
         self.full = 0
-        """The number of tasks with the last claims, which were planned while some of them may have begun."""
+        """The number of tasks with the last claims, those that began during the turn included."""
 
     @property
     def has_half(self) -> bool:

@@ -60,7 +60,7 @@ class Meaning(NamedTuple):
 MARKS: dict[Mark, Meaning] = {
     Mark.STOPPING: Meaning("stop", "it was asked to stop and has not ended: `cancel`, `supersede` or `fail`"),
     Mark.GATED: Meaning("gate_id", "an earlier task with its key has to end before it may start"),
-    Mark.HELD: Meaning("held", "its parent's `max_children` are in the queue already"),
+    Mark.HELD: Meaning("held", "`max_children` siblings are in the queue already"),
     Mark.FINALIZING: Meaning("finalizing", "its handler has returned; only its `finalize` is left to run"),
     Mark.INTERRUPTED: Meaning("interrupted", "it started in time and did not fail; its deadline no longer ends it"),
     Mark.PREEMPTED: Meaning("preempted", "it gave its slot to a more urgent task, or waits for pressure to fall"),

@@ -296,8 +296,8 @@ class AgingWatch:
         self._pauses: frozenset[tuple[Scope, Pause]] = frozenset()
         """The pauses in force, and those whose time is not given back yet."""
         self._changed_at: dict[Scope, int] = {}
-        """When each pause changed since the last read. When a pause ends, the earlier crossings of its tasks move, so
-        only later ones are read."""
+        """When each pause changed since the last read. The end of a pause moves the earlier crossings of its
+        tasks, so only later ones are read."""
         self.next_read: int | None = None
 
     def clock_stepped(self, by_ms: int) -> None:

@@ -177,7 +177,7 @@ class DispatchLoop:
         self.woken.set()
 
     def machine_changed(self, others_wait: bool) -> None:
-        """Apply new readings of the machine; ``others_wait`` if other tasks than before wait for pressure to fall."""
+        """Apply new readings of the machine; ``others_wait`` if the pressure holds other tasks than before."""
         self._ease()
         if others_wait:
             self._waiting.picker.look_at_all()
@@ -215,7 +215,7 @@ class DispatchLoop:
             await self.cron.fire_due()
         now = self._clock.now_ms()
         if is_past(self._waiting.next_expiry, now) or is_past(self._waiting.next_beat, now):
-            # Let short handlers end first, so that the turn does more than a sweep and skips no occurrence for them.
+            # Let short handlers end first: the turn then commits their ends too, and skips no occurrence for them.
             await let_handlers_run()
         turn = self._planner.plan()
         if turn.is_empty():
@@ -242,7 +242,7 @@ class DispatchLoop:
 
     @property
     def left_to_commit(self) -> int:
-        """How many outcomes, and tasks that were claimed and not started, no turn has committed yet."""
+        """The number of outcomes, and of tasks that were claimed but not started, that are not committed yet."""
         return len(self._planner.outcomes) + len(self._planner.returns)
 
     async def commit_turn(self) -> bool | None:

@@ -252,9 +252,9 @@ class Planner:
                 continue
             if isinstance(each.verdict, Return | TryAgain) and each.verdict.due_at is None:
                 waiting.queue_again(each.task.lane, each.task.place)
-        # A task that is released by an ending, or is due and in an unknown place, may be more urgent than those that
-        # are known to wait. So it is read before anything is started, though only in turns of one instant if they
-        # follow each other: a stream of such turns would keep slots empty.
+        # A task that an ending releases, or that is due in an unknown place, may be more urgent than the known ones. So
+        # this turn only reads it, and the next one starts tasks. If such turns follow each other, only those of one
+        # millisecond do so: otherwise a stream of them would keep slots empty.
         releases = not waiting.is_empty and any(each.stopped or each.task.is_tied for each in judged)
         releases_unknown = promote and (survey or not waiting.admit_due(now))
         may_look = self._looked_first_at is None or self._looked_first_at == now

@@ -37,7 +37,7 @@ async def let_handlers_run() -> None:
 def _keeps_slot(attempt: Attempt, outcome: Outcome) -> bool:
     """True if the task may run again at once, or if other tasks wait for it. These start before prefetched ones.
 
-    Children do not count: the last of many releases their parent, and all others would keep their slots for nothing.
+    Children do not count: only the last one releases the parent, so all others would keep their slots for nothing.
     """
     return not isinstance(outcome, Succeeded) or (bool(attempt.task.is_tied) and attempt.task.parent_id is None)
 
@@ -102,7 +102,7 @@ class Prefetching:
             self._loop.call_soon(self._begin_soon)
 
     async def let_short_handlers_end(self) -> None:
-        """Let tasks run one after the other, as long as some end at once: one turn commits all their verdicts."""
+        """Let tasks run one after the other while some end immediately: one turn commits all their verdicts."""
         while self._is_plentiful and self._prefetch.may_begin and not self._planner.readers:
             if self._waiting.due.is_past(self._clock.now_ms()):
                 return
@@ -131,14 +131,14 @@ class Prefetching:
     def turns_follow(self) -> bool:
         """True if the next turn is to be planned before handlers run.
 
-        Then as many verdicts wait for it as tasks can begin beside it.
+        Then at least as many verdicts wait for it as prefetched tasks are left to begin beside it.
         """
         return self._runs_beside and 0 < len(self._prefetch.tasks) <= len(self._planner.outcomes)
 
     async def store_beginnings(self) -> None:
         """Store which tasks have begun, so that a reader of the store sees them as running.
 
-        It must not see more of them than there are slots. So if verdicts wait for a turn, that turn stores both.
+        It must not see more running tasks than there are slots. So if verdicts wait for a turn, that turn stores both.
         """
         begun = self._prefetch.to_store()
         if begun and not self._planner.outcomes:

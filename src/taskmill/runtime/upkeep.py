@@ -29,7 +29,7 @@ PRUNE_EVERY = 1000
 COUNT_DELAY_MS = 1000
 """How long history may exceed ``max_count``, in ms, if a tenth of ``max_count`` is less than ``PRUNE_EVERY``."""
 SHORTEST_ALLOWANCE_MS = 60_000
-"""The least time, in ms, by which a task may stay beyond ``max_age``; otherwise a tenth of ``max_age``."""
+"""How long a task may stay beyond ``max_age``, in ms, if a tenth of ``max_age`` is less."""
 STORE_RETRY = 1.0
 """Seconds to wait before a write that the store refused is tried again."""
 DAMAGE_INTERVAL = 60.0
@@ -287,8 +287,8 @@ class DamagedRows:
 async def wait_unless_still(clock: Clock, event: asyncio.Event, until: float) -> bool:
     """Wait as ``clock.wait`` does; return False if the clock has not moved for :data:`STILL`. May return early.
 
-    A manual clock moves only when a test advances it. A test that closes its scheduler does not advance it any more, so
-    that waiting for the clock alone would never end.
+    A manual clock moves only when a test advances it. A test that closes its scheduler no longer advances it, so
+    waiting for the clock alone would never end.
     """
     before = clock.monotonic()
     if event.is_set() or until <= before:

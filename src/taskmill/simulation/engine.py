@@ -160,7 +160,7 @@ class Simulation:
     # Running
 
     def run(self, until: int, wanted: int | None = None, most_work: float = inf) -> None:
-        """Run until the queue is empty, nothing happens, ``until``, ``wanted`` starts, or ``most_work`` is done."""
+        """Run to ``until``, or until nothing happens, the task ``wanted`` starts or ends, or ``most_work`` is done."""
         is_stopped = IS_STOPPED.get()
         while self.work < most_work:
             if is_stopped():

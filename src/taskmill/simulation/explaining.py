@@ -19,7 +19,7 @@ from taskmill.simulation.remedies import REMEDIABLE, starting_in_time, starting_
 from taskmill.simulation.trials import Trials, WorkLimitReached
 
 NARROW = 0.05
-"""A range that is narrower than this part of the wait is left out of the text."""
+"""A range that is narrower than this fraction of the wait is left out of the text."""
 EXPIRES = "Expected to expire before it starts"
 SEARCH_ENDED = "The search for changes that would help ended early, because the queue is long"
 

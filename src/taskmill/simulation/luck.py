@@ -16,9 +16,9 @@ from taskmill.model.queue_state import EndedRun
 from taskmill.model.status import Ending
 
 ENOUGH_RUNS = 20
-"""The fewest runs from which a group, whose durations differ from those of its type, has durations of its own."""
+"""A group with so many runs of a type has durations of its own, if they differ from those of the type."""
 DIFFERENCE = 0.25
-"""The part by which the medians must differ for that."""
+"""The fraction by which the medians must differ for that."""
 ASSUMED_MS = 1000
 """The duration of a task if no run of any task is known."""
 _FAILURES = (Ending.FAILED, Ending.DEAD_LETTER)

@@ -26,8 +26,8 @@ heartbeats until the last handler has ended.
 stays with ``seen_at = '-infinity'`` instead, which makes the node dead at once.
 
 *Dead.* The node was not seen for a whole lease in which the server was up: its process was killed, suspended or cut
-off. Other nodes check this with each heartbeat. A node that has lost the server itself first waits for a whole lease
-after it is connected again, because the others may have lost the server too.
+off. Other nodes check this with each heartbeat. A node that had lost the server itself declares no other dead
+for a whole lease after it reconnects: the others may have lost the server too.
 
 *Recovered.* A live node deletes the row of the dead one and returns its tasks to the queue, in one exclusive
 transaction. The tasks do not use a retry, but each counts one crash; a task with three crashes becomes a dead letter.

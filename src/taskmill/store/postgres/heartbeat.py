@@ -34,7 +34,7 @@ _chance = random.Random()  # noqa: S311 - jitter. The program may have seeded th
 BEAT = 1.0
 """Longest time between two heartbeats, in seconds."""
 SOONEST = 0.75
-"""Shortest time between two heartbeats, as a part of ``BEAT``."""
+"""Shortest time between two heartbeats, as a fraction of ``BEAT``."""
 ANSWER = 4.0
 """Seconds within which the server must answer this thread: its statements are short and take no contended lock."""
 MOMENT = 0.02

@@ -1,7 +1,7 @@
 """The SQL store code that both engines share: which statements run, in which order, and what their results mean.
 
-What only some reads need is used as an attribute of this package and imported at its first use, so that a command that
-asks one question starts quickly.
+Modules that only some reads need are attributes of this package and imported at their first use, so a command that asks
+one question starts quickly.
 """
 
 from typing import TYPE_CHECKING

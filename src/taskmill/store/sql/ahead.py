@@ -1,8 +1,8 @@
 """Counting the tasks ahead of a waiting task, in a time that does not grow with the queue.
 
 Each lane is in the order of the queue, so the tasks ahead are a span of each lane: those that are more urgent now, and
-those that are as urgent and have an earlier place. The store keeps the number of tasks of each group and type, which is
-that of a whole lane if they have only one. Other spans are counted in the index of the queue. Counting stops at
+those that are as urgent and have an earlier place. The store keeps the number of tasks of each group and type: the
+length of a lane, if they have only that one. Other spans are counted in the index of the queue. Counting stops at
 :data:`MOST_AHEAD`: a larger number takes long to count, and means the same to a reader (docs/decisions/0032).
 """
 
@@ -104,7 +104,7 @@ def _is_paused(lane: Lane, rules: Rules, now: int) -> bool:
 
 
 def _since(rules: Rules, urgency: int, level: int, now: int) -> int:
-    """Return since when, at the latest, a task of this urgency must have waited to be as urgent as ``level`` now."""
+    """Return the latest instant from which a task of this urgency has to wait to be as urgent as ``level`` now."""
     if urgency <= level:
         return FOREVER
     aging = rules.declared.aging

@@ -100,7 +100,7 @@ def activity(connection: Connection, spans: Sequence[tuple[int, int]], sample: i
 
 
 def kept(connection: Connection, view: View, record: TaskRecord | HistoryRecord) -> Kept | None:
-    """Return what is stored about a task beside its record; None if it was pruned meanwhile."""
+    """Return what is stored about a task besides its record; None if it was pruned meanwhile."""
     with connection.snapshot():
         row = connection.execute(SQL["kept_of_task"], (record.id,)).fetchone()
         if row is None:

@@ -49,7 +49,7 @@ def start(connection: Connection, starts: Starts, result: TurnResult, version: i
     While paused time ``is_owed``, each claim is credited its own first, since the stored places are out of date.
     """
     now, claims = result.now, [*starts.hooks]
-    # Hooks take no permits. With the buckets of the plan, a turn that starts only hooks would undo what others took.
+    # Hooks take no permits. If only hooks start, storing the buckets of the plan would undo what others took.
     rates: Sequence[Rate] = ()
     if starts.controls_version in (None, version):
         wanted, rates = starts.claims, starts.rates
@@ -109,7 +109,7 @@ def _claim_fronts(
 
 
 def _order_by_turns(claimed: list[Claimed], lanes: Sequence[Lane]) -> None:
-    """Order tasks that were claimed from lanes as the lanes were chosen, so that groups take turns."""
+    """Put claimed tasks into the order in which their lanes were chosen, so that groups take turns."""
     turns: dict[Lane, list[int]] = {}
     for turn in range(len(lanes) - 1, -1, -1):
         turns.setdefault(lanes[turn], []).append(turn)

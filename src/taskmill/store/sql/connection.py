@@ -67,7 +67,7 @@ class Connection(Protocol):
     def execute_together(self, statements: Sequence[Statement], /) -> str | None:
         """Run statements in one call, if the engine can; return the value that the last SELECT among them returns.
 
-        If one of them has other rows than expected, undo all and return None. Statements about an answer that is an
+        If one of them has other rows than expected, undo all and return None. Statements whose :data:`ANSWER` is an
         empty list may be left out.
         """
         ...

@@ -97,7 +97,7 @@ def read_holders(connection: Connection, requests: Sequence[Request], now: int, 
 
 
 def look_up(connection: Connection, requests: Sequence[Request], now: int, commit: Commit, room: int) -> Found:
-    """Read the holders of the requested keys, after ending those of them and of the dependencies that have expired."""
+    """End expired holders of the requested keys and expired dependencies, then read the holders."""
     connection.pass_over_lost_ids()
     found = read_holders(connection, requests, now, room)
     if found.late:

@@ -30,7 +30,7 @@ from taskmill.store.sql.statements import SQL
 MOST_NEWS = 500
 """How many new tasks of other processes are read one by one; for more, a survey costs less."""
 MOST_TOGETHER = 256 * 2**10
-"""The most characters that the payloads of tasks may have whose turn is committed in one call."""
+"""The most characters, in sum, of the payloads of the tasks that a turn ends in one call."""
 BITE = 500
 """How many tasks upkeep moves in one transaction, so that other transactions do not wait long for it."""
 
@@ -88,7 +88,7 @@ def commit_turn(connection: Connection, turn: Turn, now: int, node: str | None =
 
 
 def _is_plain(turn: Turn) -> bool:
-    """True if a turn only ends tasks, of which no other task waits for the end, and claims tasks by id."""
+    """True if a turn only ends tasks for which no other task waits, and claims tasks by id."""
     starts = turn.starts
     if not (turn.judged and starts.claims) or starts.lanes is not None or starts.controls_version is None:
         return False

@@ -177,8 +177,8 @@ def _settle(connection: Connection, tasks: Sequence[Times]) -> None:
 def fronts(connection: Connection, lanes: Sequence[Lane], size: int, now: int) -> dict[Lane, list[Place]]:
     """Return the first positions of each lane as they will be when everything is settled.
 
-    Tasks whose deadlines have passed even with the most time that may be owed are skipped. Other tasks may have expired
-    too; that is found when they are claimed.
+    Tasks are skipped if their deadlines have passed even with the most time that they may be owed. Other tasks may have
+    expired too; that is found when they are claimed.
     """
     rules = _rules(connection)
     most = sum(pause.until - pause.since for _, pause in rules.controls.ended_pauses if pause.until is not None)

@@ -241,7 +241,7 @@ class WriteSide(Locating):
         return result
 
     def _later(self, now: int, then: float | None) -> int:
-        """Return the present time, given the time at ``then`` on the monotonic clock; None leaves it as it was."""
+        """Return ``now`` plus the time since ``then`` on the monotonic clock; with None, just ``now``."""
         return now if then is None else now + int((self._clock.monotonic() - then) * 1000)
 
     def _with_time(self, now: int, request: Callable[[Connection, int], T]) -> Callable[[Connection], T]:

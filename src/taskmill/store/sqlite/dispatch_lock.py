@@ -194,7 +194,7 @@ def holder(database: str) -> str | None:
     """Return the id of the process that dispatches, or ``None``. A dispatcher that is just starting tries again."""
     for path in _guards(database):
         try:
-            # Not to be written: a process that may only read the file can ask as well. Windows locks no such file.
+            # Open it to read: a process that may not write can ask too. Windows cannot lock a file opened so.
             descriptor = os.open(path, READ_WRITE if sys.platform == "win32" else os.O_RDONLY)
         except FileNotFoundError:
             continue

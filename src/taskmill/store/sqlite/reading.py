@@ -140,8 +140,7 @@ class FileReader(FileReads):
         self._all_open.add(self)
 
     def _connect(self) -> Connection:
-        # A connection that cannot write leaves a log that it finds, but it would also leave behind an empty one that it
-        # has created.
+        # Leave a log that exists. Without one, the connection creates an empty log, which must not be left behind.
         connection = connect_to_read(self.name, leaves_log=log_bytes(self.name) > 0)
         try:
             with translated_errors(self.name):
