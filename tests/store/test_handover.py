@@ -75,6 +75,7 @@ async def test_a_sync_on_the_loop_comes_after_a_handler_that_can_start_at_once(
     monkeypatch.setattr(disk_sync, "LONGEST_DELAY", longest)
     async with Scheduler(tmp_path / "tasks.db", domains=[domain]) as scheduler, scheduler.running():
         await (await note.submit()).result()
+        await scheduler._store.durable()
         order.clear()
         await (await note.submit()).result()
     assert order[0] == first

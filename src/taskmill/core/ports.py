@@ -113,7 +113,7 @@ class Dispatches(Protocol):
         ...
 
     async def turn(self, turn: Turn) -> TurnResult:
-        """Commit a turn; return once it is committed, before it is durable."""
+        """Commit a turn; return once it is committed, before it is durable. Cancelled callers get the result too."""
         ...
 
     def note_beginnings(self, begun: Sequence[tuple[int, int, int]]) -> None:

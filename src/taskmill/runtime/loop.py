@@ -58,7 +58,7 @@ class DispatchLoop:
         self._store = store
         self._registry = registry
         self._clock = clock
-        self._announcer, self._commits, self._upkeep = announcer, commits, upkeep
+        self._announcer, self._commits, self.upkeep = announcer, commits, upkeep
         upkeep.wake = self.wake
         self._settings = settings
         self.load = load = Load()
@@ -106,21 +106,6 @@ class DispatchLoop:
     def wake(self) -> None:
         self.woken.set()
 
-    async def settle_clock(self) -> bool:
-        """Wait until a step of the wall clock is followed; return True if there was one.
-
-        Delays that were stored before the step then move with it, and new delays count from the new time.
-        """
-        if not self._upkeep.is_clock_stepped:
-            return False
-        await self._upkeep.wait_until_step_noticed()
-        return True
-
-    def check_clock(self) -> None:
-        """Wake the loop if the wall clock was stepped."""
-        if self._upkeep.is_clock_stepped:
-            self.wake()
-
     def look_again(self) -> None:
         """Survey the store, because a method of this scheduler has changed it."""
         self._waiting.survey_wanted = True
@@ -146,7 +131,7 @@ class DispatchLoop:
             if task.links is not None:
                 self.attempts.note_awaited(task.links.depends_on)
         self.prefetching.follow(commit)
-        self._upkeep.tasks_ended(len(commit.ended))
+        self.upkeep.tasks_ended(len(commit.ended))
         if self._waiting.in_turn:
             # The turn under way may have claimed some of these tasks, without having started them yet.
             self._stops_meanwhile += commit.stopping
@@ -199,14 +184,14 @@ class DispatchLoop:
         await self.prefetching.let_short_handlers_end()
         self.woken.clear()
         self.attempts.enforce_deadlines()
-        if step := await self._upkeep.follow_clock_step():
+        if step := await self.upkeep.follow_clock_step():
             self._planner.return_prefetched()
             self.attempts.clock_stepped(step)
             self._waiting.picker.clock_stepped(step, self._clock.now_ms())
             self._aging_watch.clock_stepped(step)
             self.cron.clock_stepped()
-        self._upkeep.prune_if_due()
-        if step or await self._upkeep.end_pauses(self._waiting.picker.rules):
+        self.upkeep.prune_if_due()
+        if step or await self.upkeep.end_pauses(self._waiting.picker.rules):
             self._waiting.survey_wanted = True
         picker, now = self._waiting.picker, self._clock.now_ms()
         if self._aging_watch.is_due(picker.rules, now):
@@ -280,14 +265,14 @@ class DispatchLoop:
         wall = (self._aging_watch.next_read, self.cron.next_at, *self._planner.next_moments())
         deadline, progress = self.attempts.deadlines.next_at(), self._planner.progress.next_at
         moments = [monotonic + (moment - now) / 1000 for moment in wall if moment is not None]
-        limits = (deadline, progress, self._waiting.prefetch.next_at(), self._upkeep.next_at, self._wake_at)
+        limits = (deadline, progress, self._waiting.prefetch.next_at(), self.upkeep.next_at, self._wake_at)
         return min((*moments, *(at for at in limits if at is not None)), default=None)
 
     # Committing
 
     async def _commit(self, turn: Turn) -> bool:
-        """Commit a turn and apply its result. If the store refuses the turn, wait a moment and return False."""
-        self._waiting.in_turn, began = True, self._clock.monotonic()
+        """Commit a turn and apply its result, even if cancelled. If the store refuses it, wait and return False."""
+        self._waiting.in_turn, began, cancellations = True, self._clock.monotonic(), _cancellations()
         self.has_looked = self.has_looked or turn.look.survey
         try:
             result = await self._store.turn(turn)
@@ -311,6 +296,8 @@ class DispatchLoop:
         if turn.upkeep.expire:
             self._planner.sweep_pace.swept(began)
         self._apply(turn, result)
+        if _cancellations() > cancellations:
+            raise asyncio.CancelledError
         return True
 
     def _turn_failed(self, turn: Turn) -> None:
@@ -374,7 +361,7 @@ class DispatchLoop:
         if counted:
             self._announcer.once_durable(lambda: self._announcer.judged(counted, result))
         if ended:
-            self._upkeep.tasks_ended(ended)
+            self.upkeep.tasks_ended(ended)
 
     def _verdict_lost(self, attempt: Attempt, stop: str | None) -> None:
         if stop is not None:
@@ -385,7 +372,7 @@ class DispatchLoop:
 
     def _may_start(self, now: int, monotonic: float) -> bool:
         """True if this node is alive and no step of the clock is pending, which would shift the times of starts."""
-        return not self._store.is_cut_off() and not self._upkeep.is_stepped(now, monotonic)
+        return not self._store.is_cut_off() and not self.upkeep.is_stepped(now, monotonic)
 
     def _start(self, task: Claimed, now: float) -> None:
         registered = self._registry.find(task.type)
@@ -398,3 +385,9 @@ class DispatchLoop:
             self.prefetching.note_beginning(task, registered)
         self._announcer.dispatched(task)
         self.attempts.launch(task, registered, now)
+
+
+def _cancellations() -> int:
+    """Return how often this asyncio task was cancelled."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()

@@ -189,7 +189,7 @@ class DispatchSession:
                 return stopping.is_set() or (done is not None and done(loop))
 
             self._neighbours.changed, self._neighbours.lost = loop.changed_elsewhere, lose
-            self._neighbours.check_clock = loop.check_clock
+            self._neighbours.check_clock = upkeep.check_clock
             self._neighbours.watch()
             if settled is not None:
                 settled.set()

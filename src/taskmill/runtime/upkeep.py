@@ -148,14 +148,26 @@ class Upkeep:
         """Return :attr:`is_clock_stepped` for clocks that were just read."""
         return abs(now - round(monotonic * 1000) - self._offset) >= CLOCK_STEP_MS
 
-    async def wait_until_step_noticed(self) -> None:
-        """Wake the loop and wait until it has noticed a step, but no longer than :data:`STORE_RETRY`."""
+    def check_clock(self) -> None:
+        """Wake the loop if the wall clock was stepped."""
+        if self.is_clock_stepped:
+            self.wake()
+
+    async def settle_clock(self) -> bool:
+        """Wait until the loop has followed a step of the wall clock; return True if there was one.
+
+        Delays that were stored before the step then move with it, and new delays count from the new time. The wait is
+        no longer than :data:`STORE_RETRY`.
+        """
+        if not self.is_clock_stepped:
+            return False
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STORE_RETRY):
                 while self.is_clock_stepped:
                     self._step_noticed.clear()
                     self.wake()
                     await self._step_noticed.wait()
+        return True
 
     async def follow_clock_step(self) -> int:
         """Move delays with a step of the wall clock. Return the step in ms, 0 if there was none."""

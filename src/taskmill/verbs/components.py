@@ -128,7 +128,7 @@ class Components(ReadComponents["Store"], HandlesTasks):
 
     async def _settle_clock(self) -> bool:
         """Follow a step of the wall clock before a delay is counted from now; return True if there was one."""
-        return self._loop is not None and await self._loop.settle_clock()
+        return self._loop is not None and await self._loop.upkeep.settle_clock()
 
     def _follow(self, commit: Commit) -> None:
         """Publish a commit to the dispatch loop and to listeners."""

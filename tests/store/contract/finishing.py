@@ -63,6 +63,25 @@ class Finishing:
         assert (await active(store, again.id)).status is Status.SCHEDULED
         assert await store.count(Filters(status=Ending.COMPLETED)) == (1 if is_stopped else 2)
 
+    @pytest.mark.parametrize("is_stopped", [False, True])
+    async def test_a_turn_that_only_ends_and_claims_does_both(self, store: Store, is_stopped: bool) -> None:
+        ids = await add(store, *(new_task(tags={"n": str(n)}) for n in range(4)))
+        running = await claim(store, *ids[:2])
+        if is_stopped:
+            await store.cancel([ids[1]], NOW)
+        starts = Starts(claims=ids[2:], prefetch={ids[3]}, controls_version=(await store.controls()).version)
+        done = End(Ending.COMPLETED, "1")
+        result = await store.turn(
+            Turn(now=NOW + 500, judged=[Judged(task, done, 500) for task in running], starts=starts)
+        )
+        assert [(task.id, bool(task.prefetched)) for task in result.claimed] == [(ids[2], False), (ids[3], True)]
+        assert result.lost == ({(ids[1], 1): "cancel"} if is_stopped else {})
+        assert (await active(store, ids[2])).started_at is not None
+        assert (await ended(store, ids[0])).tags == {"n": "0"}
+        assert await store.count(Filters(status=Ending.COMPLETED)) == (1 if is_stopped else 2)
+        counts = await store.counts()
+        assert (counts["running"], counts["pending"]) == (2 if is_stopped else 1, 1)
+
     async def test_an_attempt_leaves_its_error_unless_it_has_lost_its_token(self, store: Store) -> None:
         (id,) = await add(store, new_task())
         (old,) = await claim(store, id)

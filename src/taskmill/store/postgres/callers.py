@@ -109,14 +109,16 @@ class CallersAsyncSession(_LocksWhenNeeded):
         await cursor.execute(text.encode(), parameters, prepare=prepare)
         while cursor.nextset():
             continue
-        return _Answer(cursor.rowcount, await cursor.fetchall() if cursor.description is not None else [])
+        description = cursor.description
+        return _Answer(cursor.rowcount, description, await cursor.fetchall() if description is not None else [])
 
 
 class _Answer:
     """The result of a statement."""
 
-    def __init__(self, rowcount: int, rows: list[tuple[Any, ...]]) -> None:
+    def __init__(self, rowcount: int, description: Any, rows: list[tuple[Any, ...]]) -> None:
         self.rowcount = rowcount
+        self.description = description
         self._rows = rows
 
     def fetchone(self) -> tuple[Any, ...] | None:

@@ -35,6 +35,7 @@ class _Nothing:
     """The result of a statement that is empty in this dialect."""
 
     rowcount = 0
+    description = None
 
     def fetchone(self) -> None:
         return None
@@ -117,7 +118,7 @@ class Statements(ABC):
                     return None
                 continue
             cursor = self.execute(name, values)
-            if STATEMENTS[name].startswith("SELECT"):
+            if cursor.description is not None:
                 answer = cursor.fetchone()[0]
         return answer
 

@@ -103,7 +103,9 @@ class PostgresStore(WriteSide, PostgresReads):
             others=self._sessions,
             listens=self._where.notifications,
         )
+        self._reader.begin()
         try:
+            self._writer.begin()
             await self._reader.run(self._open)
         except BaseException:
             # If this coroutine was cancelled, the thread may still have opened the store.
@@ -232,7 +234,7 @@ class PostgresStore(WriteSide, PostgresReads):
                 self._slots_told = turn.look.slots
                 return looked
             # Send no notification for a turn that only reads, or idle nodes would wake each other forever.
-            return await self._writer.ask(partial(self._commit_turn, turn), rows=0)
+            return await self._writer.ask_to_the_end(partial(self._commit_turn, turn), rows=0)
         dead: list[str] = []
 
         def rescue_first(connection: Connection) -> TurnResult:
@@ -241,7 +243,7 @@ class PostgresStore(WriteSide, PostgresReads):
             result.commit.put_first(recovery.commit)
             return result
 
-        result = await self._write(rescue_first, rows=ledger.BITE)
+        result = await self._write(rescue_first, rows=ledger.BITE, to_the_end=True)
         self._heartbeat.has_dead_nodes = False
         _tell_of(dead)
         return result

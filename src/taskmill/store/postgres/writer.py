@@ -64,9 +64,6 @@ class Writer(GroupCommit):
     def writes_in_thread(self, rows: int) -> bool:  # noqa: ARG002 - every batch is
         return True
 
-    def _not_written(self) -> None:
-        """Do nothing: a transaction begins in the thread."""
-
     def kick(self) -> None:
         self._kicked = False
         if self._asked and not self._working:

@@ -34,6 +34,10 @@ class Cursor(Protocol):
 
     @property
     def rowcount(self) -> int: ...
+    @property
+    def description(self) -> Any:
+        """None if the statement returns no rows."""
+
     def fetchone(self) -> Any: ...
     def fetchall(self) -> list[Any]: ...
 

@@ -56,6 +56,13 @@ class Batch(NamedTuple):
     """The amount of work; 0 if every request only reads."""
 
 
+class _Lasting(asyncio.Future[T]):
+    """An answer that is not lost if the task that waits for it is cancelled: the task is cancelled once it is here."""
+
+    def cancel(self, msg: Any | None = None) -> bool:  # noqa: ARG002 - of a future
+        return False
+
+
 class GroupCommit(ABC):
     """The writer of a store. It owns the connection that writes and a thread for it, and belongs to one event loop."""
 
@@ -77,6 +84,10 @@ class GroupCommit(ABC):
         self.commits = 0
         self.counters: StoreCounters | None = None
         _writers.add(self)
+
+    def begin(self) -> None:
+        """Start what the writer needs later."""
+        self._thread.begin()
 
     def refuse_in_forked_child(self) -> None:
         """Accept no request in a forked process: the connections belong to its parent."""
@@ -106,6 +117,20 @@ class GroupCommit(ABC):
         answered, failed = partial(succeed, answer), partial(fail, answer)
         self.post(Asked(request, rows, answered, failed, at_commit, alone, durable))
         return answer
+
+    async def ask_to_the_end(self, request: Request[T], rows: int, *, alone: bool = False) -> T:
+        """Run ``request`` in the next transaction; return its result once committed, even to a cancelled caller.
+
+        ``cancelling()`` of the caller's task then tells it so. If the request fails, the caller is cancelled as usual.
+        """
+        answer = _Lasting[T]()
+        self.post(Asked(request, rows, answer.set_result, answer.set_exception, None, alone, durable=False))
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            if answer.exception() is not None:
+                raise
+            return answer.result()
 
     def post(self, asked: Asked) -> None:
         """Run a request in the next transaction, and call it back."""
@@ -170,16 +195,7 @@ class GroupCommit(ABC):
 
     def _write_in_thread(self, batch: Batch) -> None:
         self._working = True
-        try:
-            self._thread.start(partial(self._timed, batch), partial(self._written, batch), hand_over=True)
-        except RuntimeError as refused:
-            self._not_written()
-            why = f"{self._name}: its thread cannot be started ({refused}); nothing was stored. Allow more threads"
-            self._written(batch, None, StoreError(why))
-
-    @abstractmethod
-    def _not_written(self) -> None:
-        """Roll back what was begun for a batch that the thread does not write."""
+        self._thread.start(partial(self._timed, batch), partial(self._written, batch), hand_over=True)
 
     def _timed(self, batch: Batch) -> tuple[list[Any], float]:
         began = time.perf_counter()

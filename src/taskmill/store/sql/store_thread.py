@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from taskmill.errors import StoreError
+
 if TYPE_CHECKING:
     from taskmill.core.ports import Clock
 
@@ -21,7 +23,7 @@ HAND_OVER_PATIENCE = 0.001
 
 
 class StoreThread:
-    """A daemon thread that runs one function at a time for the event loop; it starts with its first call.
+    """A daemon thread that runs one function at a time for the event loop; it starts with its first call at the latest.
 
     It reports work to the clock, so that a manual clock waits for it.
     """
@@ -40,6 +42,15 @@ class StoreThread:
         """True if no function runs or waits."""
         return not self._unfinished
 
+    def begin(self) -> None:
+        """Start the thread now. A store starts its threads when it opens, so that none is missing later."""
+        thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as refused:
+            raise StoreError(f"the store cannot be opened: {refused}; allow this process more threads") from refused
+        self._thread = thread
+
     def start(self, function: Callable[[], Any], done: Done, *, hand_over: bool = False) -> None:
         """Run ``function`` in the thread, then call ``done`` on the loop with its result or exception.
 
@@ -47,9 +58,7 @@ class StoreThread:
         busy, which may take longer than the function.
         """
         if self._thread is None:
-            thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
-            thread.start()
-            self._thread = thread
+            self.begin()
         self._clock.work_begins()
         self._unfinished += 1
         if hand_over and not self._begun.empty():

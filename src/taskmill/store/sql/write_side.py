@@ -102,14 +102,18 @@ class WriteSide(Locating):
         alone: bool = True,
         durable: bool = True,
         moves: bool = True,
+        to_the_end: bool = False,
     ) -> T:
         """Run a request in a transaction. The error for a damaged row names that row.
 
-        ``moves`` is False if the request changes nothing that a dispatcher acts on, or notes that itself.
+        ``moves`` is False if the request changes nothing that a dispatcher acts on, or notes that itself. With
+        ``to_the_end``, a caller that is cancelled meanwhile gets the result all the same.
         """
         if rows and moves and not self.dispatches_alone:
             request = partial(_with_note, request)
         try:
+            if to_the_end:
+                return await self._requests.ask_to_the_end(request, rows, alone=alone)
             return await self._requests.ask(request, rows, alone=alone, durable=durable)
         except StoreCorrupt as wrong:
             raise await self._located(wrong) from wrong
@@ -229,7 +233,7 @@ class WriteSide(Locating):
         tasks = (turn.judged, turn.starts.hooks, turn.starts.claims, turn.progress)
         rows = sum(map(len, tasks)) + (ledger.BITE if is_large else 1)
         alone = self._requests.is_always_alone or _must_be_alone(turn)
-        return await self._write(partial(self._commit_turn, turn), rows, alone=alone, durable=False, moves=moves)
+        return await self._write(partial(self._commit_turn, turn), rows, alone=alone, moves=moves, to_the_end=True)
 
     def _commit_turn(self, turn: Turn, connection: Connection) -> TurnResult:
         """Commit a turn with the time at which its transaction begins.

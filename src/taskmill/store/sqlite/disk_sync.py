@@ -108,6 +108,10 @@ class DiskSync:
         """True if the log has to be rewritten before the next commit."""
         self.counters: StoreCounters | None = None
 
+    def begin(self) -> None:
+        """Start the thread."""
+        self._thread.begin()
+
     def when_durable(self, callback: Durable, failed: Failed | None) -> None:
         """Call ``callback`` once everything committed so far would survive a power cut.
 

@@ -89,6 +89,11 @@ class SqliteStore(WriteSide, FileReads):
         self._requests = self._writer = Writer(
             Session(self._connection, lost_ids), log, self.name, full=full, clock=self._clock
         )
+        try:
+            self._writer.begin()
+        except BaseException:
+            await self.close()
+            raise
         self._all_open.add(self)
 
     def _connections(self) -> tuple[Connection, Connection, LogFile]:

@@ -74,6 +74,12 @@ class Writer(GroupCommit):
         self.lost: StoreLost | None = None
         """The reason why the store is closed for writing, or None while it works."""
 
+    def begin(self) -> None:
+        if self._log is not None:
+            super().begin()
+        if self._sync is not None:
+            self._sync.begin()
+
     @property
     def is_free(self) -> bool:
         """True if the event loop may use the connection now."""
@@ -276,9 +282,6 @@ class Writer(GroupCommit):
             log.trust()
             return
         raise refused
-
-    def _not_written(self) -> None:
-        self._roll_back()
 
     def _commit_nothing(self) -> None:
         """Commit one unchanged page, to check that the log still has every committed frame.
