@@ -1,9 +1,9 @@
 """Prefetch: claim tasks before a slot is free, so that the next one starts the moment a handler ends.
 
 A turn costs about the same whether it claims one task or fifty. With handlers of a fraction of a millisecond, slots
-would be empty most of the time. So a turn claims, beyond the free slots, about as many tasks as end within
+would be empty most of the time. So a turn claims, beyond the free slots, as many tasks as keep the slots busy for
 :data:`HORIZON`, judged by how long the last tasks of the type took. Tasks of a type are not prefetched if its handlers
-take longer than twice that, or if it has not run yet.
+take much longer than that (:data:`LONGEST`), or if it has not run yet.
 
 To users, a prefetched task still waits: it has no start, it uses no slot, and a more urgent task starts before it. It
 begins in the order of the queue. If it cannot begin soon, or if a rule changes, it returns to the queue as if it had
@@ -24,8 +24,12 @@ HORIZON = 0.005
 """Seconds of work to claim ahead. A commit to a file takes a tenth of that."""
 CLUSTER_HORIZON = 0.020
 """The same for a server: a round trip to it takes longer."""
+LONGEST = 1.5
+"""How long, in horizons, tasks may take to be prefetched."""
 LEAST_COST = 0.00002
 """The least seconds that a task is expected to take. It bounds the number of prefetched tasks: 250 on a file."""
+ROUNDING = 1e-6
+"""The part of the room that is added, so that inexact sums do not cost the last task its place."""
 UNKNOWN = 1.0
 """The assumed duration, in seconds, of a task that cannot be prefetched."""
 FORGETTING = 0.1
@@ -94,8 +98,9 @@ class Room:
         """The effective priority of the least urgent running task."""
         self._durations = durations
         self._slots = slots
-        self._left = seconds
-        self._longest = 2 * seconds
+        self._horizon = seconds
+        self._left = seconds * (1 + ROUNDING)
+        self._longest = LONGEST * seconds
         """The longest duration, in seconds, of tasks that are prefetched."""
 
     def most(self, type: str) -> int:
@@ -112,7 +117,11 @@ class Room:
 
     def _cost(self, type: str) -> float:
         seconds = self._durations.get(type, UNKNOWN)
-        return max(seconds / self._slots, LEAST_COST) if seconds <= self._longest else math.inf
+        if seconds > self._longest:
+            return math.inf
+        # Slots often become free together. If each has its next task then, none of them waits for a turn.
+        for_each_slot = math.ceil(self._horizon / max(seconds, LEAST_COST))
+        return max(self._horizon / for_each_slot / self._slots, LEAST_COST)
 
 
 class Prefetch:
@@ -162,7 +171,7 @@ class Prefetch:
 
         Only slots that are free, or will be soon, are considered.
         """
-        longest = 2 * self._horizon
+        longest = LONGEST * self._horizon
         self._before = len(self.tasks)
         if self.has_half or not any(seconds <= longest for seconds in self._durations.values()):
             return None

@@ -85,13 +85,13 @@ async def test_tasks_of_a_type_that_takes_longer_are_not_prefetched(
 ) -> None:
     @domain.task
     async def long() -> None:
-        await manual_clock.sleep(0.03)
+        await manual_clock.sleep(0.035)
 
     scheduler = await taskmill_scheduler(domains=[domain], max_concurrency=1)
     await scheduler.submit_many([long.prepare() for _ in range(MANY)])
     async with scheduler.running():
         for _ in range(5):
-            await manual_clock.advance(0.031)
+            await manual_clock.advance(0.036)
             assert scheduler._loop is not None
             assert not scheduler._loop._waiting.prefetch.tasks
 
