@@ -131,7 +131,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class NoLock:
-    """The dispatch lock of a store in memory, which no other process can open."""
+    """The dispatch lock of a store in memory. No other process can open it, but handlers may outlast a run."""
 
     is_held = True
     previous: ClassVar[Mapping[int | None, str]] = {}

@@ -7,7 +7,7 @@ import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from taskmill.core.ports import Clock, DispatchRight
 from taskmill.errors import AlreadyRunning, StoreCorrupt, SubmissionError
@@ -151,7 +151,7 @@ class SqliteStore(WriteSide, FileReads):
             await super().publish_types(types)
 
     async def acquire_dispatch(self) -> DispatchRight:
-        self._held_right = NoLock() if self._in_memory else await self._take_right()
+        self._held_right = self._right_in_memory() if self._in_memory else await self._take_right()
         self._dispatching_since = self._clock.now_ms()
         return self._held_right
 
@@ -163,6 +163,14 @@ class SqliteStore(WriteSide, FileReads):
         right = NoLock() if self._held_right is None else self._held_right
         nodes, begun = right.previous, right.beginnings()
         return await self._write(lambda connection: recovering.recover(connection, now, nodes, begun), rows=ledger.BITE)
+
+    def _right_in_memory(self) -> NoLock:
+        if self._held_right is not None and self._held_right.is_held:
+            raise AlreadyRunning(
+                "a handler of an earlier run has not ended yet; wait for it, then run again; "
+                "to wait for that, use run(standby=True) or running(standby=True)"
+            )
+        return NoLock()
 
     async def _take_right(self) -> FileLock:
         # A process that moves the queue holds the lock too. So check for a move both when the lock is refused and after
@@ -300,7 +308,6 @@ class LastingMemory(SqliteStore):
     def __init__(self, clock: Clock) -> None:
         super().__init__(MEMORY, "full", clock)
         self._kept: Connection | None = None
-        self._right = _Right()
 
     def _prepared(self) -> Connection:
         if self._kept is None:
@@ -310,28 +317,3 @@ class LastingMemory(SqliteStore):
 
     async def close(self) -> None:
         await self._writer.close()
-
-    async def acquire_dispatch(self) -> DispatchRight:
-        return self._right.acquired()
-
-
-class _Right:
-    """The right to dispatch this store; as with a file, it is held until the last handler has ended."""
-
-    def __init__(self) -> None:
-        self._is_held = False
-
-    def acquired(self) -> Self:
-        if self._is_held:
-            raise AlreadyRunning("a handler of an earlier run has not ended yet; wait for it, then run again")
-        self._is_held = True
-        return self
-
-    def release(self) -> None:
-        self._is_held = False
-
-    def linger(self) -> None:
-        return
-
-    def inheritable(self) -> tuple[int, ...]:
-        return ()
