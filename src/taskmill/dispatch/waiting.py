@@ -207,7 +207,7 @@ class WaitingTasks:
         self.prefetch.is_held = self.prefetch.is_held or overtakes
         unused, free = free, max(free - len(prefetched), len(picks))
         if not overtakes:
-            room = self.prefetch.room(unused, running()) if self._may_prefetch() and not surveys else None
+            room = self.prefetch.room(max(unused, 0), running()) if self._may_prefetch() and not surveys else None
             self.picks = picks = picker.pick(slots, free, now, room=room)
         if self._holds is not None:
             waits = bool(prefetched) or len(picks) > free

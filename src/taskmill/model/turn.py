@@ -174,6 +174,8 @@ class TurnResult(msgspec.Struct):
     """When it was committed."""
     in_one_call: bool = False
     """True if one call into the engine committed it, so that other threads could run meanwhile."""
+    is_cancelled: bool = False
+    """True if the caller was cancelled before the turn was committed. It has to raise ``CancelledError`` afterwards."""
     lost: dict[tuple[int, int], str | None] = msgspec.field(default_factory=dict[tuple[int, int], "str | None"])
     """Tokens of judged attempts whose verdicts were dropped, with the stop request that overrode each verdict, or None
     if the token is no longer held."""

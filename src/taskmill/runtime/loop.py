@@ -181,8 +181,9 @@ class DispatchLoop:
             await self._turn_or_sleep()
 
     async def _turn_or_sleep(self) -> None:
-        await self.prefetching.let_short_handlers_end()
+        # Before anything that waits: a request to stop that comes meanwhile must not be missed.
         self.woken.clear()
+        await self.prefetching.let_short_handlers_end()
         self.attempts.enforce_deadlines()
         if step := await self.upkeep.follow_clock_step():
             self._planner.return_prefetched()
@@ -272,7 +273,7 @@ class DispatchLoop:
 
     async def _commit(self, turn: Turn) -> bool:
         """Commit a turn and apply its result, even if cancelled. If the store refuses it, wait and return False."""
-        self._waiting.in_turn, began, cancellations = True, self._clock.monotonic(), _cancellations()
+        self._waiting.in_turn, began = True, self._clock.monotonic()
         self.has_looked = self.has_looked or turn.look.survey
         try:
             result = await self._store.turn(turn)
@@ -296,7 +297,7 @@ class DispatchLoop:
         if turn.upkeep.expire:
             self._planner.sweep_pace.swept(began)
         self._apply(turn, result)
-        if _cancellations() > cancellations:
+        if result.is_cancelled:
             raise asyncio.CancelledError
         return True
 
@@ -385,9 +386,3 @@ class DispatchLoop:
             self.prefetching.note_beginning(task, registered)
         self._announcer.dispatched(task)
         self.attempts.launch(task, registered, now)
-
-
-def _cancellations() -> int:
-    """Return how often this asyncio task was cancelled."""
-    task = asyncio.current_task()
-    return 0 if task is None else task.cancelling()

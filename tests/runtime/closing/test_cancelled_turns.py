@@ -1,16 +1,19 @@
-"""``run()`` is cancelled while a turn is being committed: what the turn has committed is applied all the same."""
+"""``run()`` is cancelled while a turn is being committed: what it has committed is applied all the same."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from taskmill import Domain, Retry, Scheduler
 from taskmill.events import TaskCompleted
 from taskmill.model.turn import Turn, TurnResult
+from taskmill.runtime.loop import DispatchLoop
+from taskmill.runtime.planning import Planner
 from taskmill.store.sql import ledger
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sqlite import writer
@@ -108,3 +111,73 @@ async def test_if_the_turn_fails_its_outcomes_are_committed_by_the_shutdown(
         with pytest.raises(asyncio.CancelledError):
             await running
         assert await handle.result() == 2
+
+
+def cancel_while(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, running: list[asyncio.Task[None]]) -> None:
+    """Cancel the task in ``running``, once, while the method ``name`` handles a turn that starts tasks."""
+    original = getattr(owner, name)
+
+    def cancelling(self: Any, *args: Any) -> Any:
+        result = original(self, *args)
+        turn = result if isinstance(result, Turn) else args[0]
+        if turn.starts.claims and running:
+            running.pop().cancel()
+        return result
+
+    monkeypatch.setattr(owner, name, cancelling)
+
+
+@pytest.mark.parametrize(("owner", "name"), [(Planner, "plan"), (DispatchLoop, "_apply")], ids=["planned", "applied"])
+@pytest.mark.parametrize("is_file", [False, True], ids=["memory", "file"])
+async def test_a_cancellation_while_a_turn_is_planned_or_applied_ends_the_run_gracefully(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_file: bool, owner: type, name: str
+) -> None:
+    go_on = asyncio.Event()
+
+    slow = Domain("slow", retry=Retry.none())
+
+    @slow.task
+    async def wait() -> None:
+        await go_on.wait()
+
+    running: list[asyncio.Task[None]] = []
+    cancel_while(monkeypatch, owner, name, running)
+    async with Scheduler(
+        tmp_path / "tasks.db" if is_file else ":memory:", domains=[slow], shutdown_grace=60
+    ) as scheduler:
+        handle = await wait.submit()
+        run = asyncio.create_task(scheduler.run())
+        running.append(run)
+        while running:
+            await asyncio.sleep(0)
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(run, 30)
+        if (record := await handle.record()).state == "pending":
+            # The cancellation came before the task was claimed.
+            await scheduler.run_until_idle()
+            record = await handle.wait()
+        assert (record.state, record.attempt, record.retries) == ("completed", 1, 0)
+
+
+@pytest.mark.parametrize("is_file", [False, True], ids=["memory", "file"])
+def test_an_interrupt_inside_a_turn_ends_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_file: bool
+) -> None:
+    commit_turn, left = ledger.commit_turn, [KeyboardInterrupt()]
+
+    def interrupted(connection: Connection, turn: Turn, now: int, node: str | None = None) -> TurnResult:
+        if turn.starts.claims and left:
+            raise left.pop()
+        return commit_turn(connection, turn, now, node)
+
+    monkeypatch.setattr(ledger, "commit_turn", interrupted)
+
+    async def main() -> None:
+        async with Scheduler(tmp_path / "tasks.db" if is_file else ":memory:", domains=[domain]) as scheduler:
+            await double.submit(1)
+            await scheduler.run()
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(main())
+    assert not left

@@ -347,3 +347,30 @@ async def test_a_task_that_is_stopped_on_its_way_back_to_the_queue_ends(
     await store.turn(Turn(now, returns=claimed))
     records = [await handle.record() for handle in handles]
     assert [(record.state, record.attempt) for record in records] == [("cancelled", 0), ("pending", 0)]
+
+
+async def test_nothing_is_prefetched_while_more_tasks_run_than_there_are_slots(
+    domain: Domain, taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
+) -> None:
+    go_on = asyncio.Event()
+
+    @domain.task
+    async def quick() -> None: ...
+
+    @domain.task
+    async def slow() -> None:
+        await go_on.wait()
+
+    scheduler = await taskmill_scheduler(domains=[domain], max_concurrency=10)
+    async with scheduler.running():
+        await scheduler.submit_many([quick.prepare() for _ in range(20)])
+        await manual_clock.advance(1)
+        await scheduler.submit_many([slow.prepare() for _ in range(10)])
+        await manual_clock.advance(1)
+        await scheduler.submit_many([quick.prepare() for _ in range(MANY)])
+        await scheduler.set_max_concurrency(2)
+        for _ in range(5):
+            await manual_clock.advance(1)
+            assert scheduler._loop is not None
+            assert not scheduler._loop._waiting.prefetch.tasks
+        go_on.set()

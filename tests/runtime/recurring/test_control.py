@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from taskmill import Domain, InvalidState, Retry
+from taskmill import Context, Domain, InvalidState, Retry, TaskNotFound
 from taskmill.events import RecurringSkipped, TaskPaused, TaskResumed
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
@@ -137,3 +137,38 @@ async def test_any_id_of_a_series_names_it_until_it_is_over(
                 with pytest.raises(InvalidState, match="series"):
                     await change(id)
     assert (await scheduler.snapshot()).schedules == []
+
+
+async def test_the_first_id_names_a_series_after_it_was_pruned_or_brought_back(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
+) -> None:
+    domain = Domain("d")
+    starts: list[int] = []
+
+    @domain.task(retry=Retry.none())
+    async def tick(ctx: Context) -> None:
+        starts.append(ctx.task.id)
+        if len(starts) == 1:
+            raise ValueError("the first run fails")
+
+    scheduler = await taskmill_scheduler(domains=[domain])
+    first = await tick.options(every=10).submit()
+    async with scheduler.running():
+        await manual_clock.advance(5)
+        await scheduler.retry_dead(first.id)
+        await manual_clock.advance(0)
+        await scheduler.pause_recurring(first.id)
+        await scheduler.resume_recurring(first.id)
+        await manual_clock.advance(10)
+        assert await scheduler.prune(max_count=0) == 2
+        await scheduler.pause_recurring(first.id)
+        await manual_clock.advance(30)
+        assert len(starts) == 3, "the series is paused"
+        await scheduler.resume_recurring(first.id)
+        await manual_clock.advance(10)
+        assert len(starts) == 4
+        await scheduler.cancel_recurring(first.id)
+        await manual_clock.advance(30)
+        assert len(starts) == 4
+        with pytest.raises(TaskNotFound):
+            await scheduler.cancel_recurring(first.id)

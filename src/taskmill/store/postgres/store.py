@@ -234,7 +234,7 @@ class PostgresStore(WriteSide, PostgresReads):
                 self._slots_told = turn.look.slots
                 return looked
             # Send no notification for a turn that only reads, or idle nodes would wake each other forever.
-            return await self._writer.ask_to_the_end(partial(self._commit_turn, turn), rows=0)
+            return await self._writer.commit_turn(partial(self._commit_turn, turn), rows=0)
         dead: list[str] = []
 
         def rescue_first(connection: Connection) -> TurnResult:
@@ -243,7 +243,7 @@ class PostgresStore(WriteSide, PostgresReads):
             result.commit.put_first(recovery.commit)
             return result
 
-        result = await self._write(rescue_first, rows=ledger.BITE, to_the_end=True)
+        result = await self._write_turn(rescue_first, rows=ledger.BITE)
         self._heartbeat.has_dead_nodes = False
         _tell_of(dead)
         return result

@@ -22,7 +22,7 @@ class Column(NamedTuple):
 _KEPT = {
     *("type", "key", "label", "group_name", "priority", "payload", "tags", "overrides", "attempt", "retries"),
     *("created_at", "due_at", "expires_at", "started_at", "parent_id", "series_id"),
-    *("saved", "progress", "io", "actual_io", "last_error"),
+    *("saved", "replaced", "progress", "io", "actual_io", "last_error"),
 }
 """The columns of a task that history has as well."""
 TASK = (
@@ -99,6 +99,7 @@ _SERIES = (
     Column("max_runs", int | None, None),
     Column("paused", _Whole, None),
     Column("made_at", Instant | None, None),
+    Column("first_id", int | None, None),
 )
 ERROR = (
     Column("task_id", int, None),

@@ -23,6 +23,7 @@ from taskmill.store.sql.store_thread import StoreThread, fail, succeed
 
 if TYPE_CHECKING:
     from taskmill.core.ports import Clock, StoreCounters
+    from taskmill.model.turn import TurnResult
 
 T = TypeVar("T")
 Request = Callable[[Connection], T]
@@ -118,19 +119,21 @@ class GroupCommit(ABC):
         self.post(Asked(request, rows, answered, failed, at_commit, alone, durable))
         return answer
 
-    async def ask_to_the_end(self, request: Request[T], rows: int, *, alone: bool = False) -> T:
+    async def commit_turn(self, request: Request[TurnResult], rows: int, *, alone: bool = False) -> TurnResult:
         """Run ``request`` in the next transaction; return its result once committed, even to a cancelled caller.
 
-        ``cancelling()`` of the caller's task then tells it so. If the request fails, the caller is cancelled as usual.
+        The result says that the caller was cancelled. If the request fails, the caller is cancelled as usual.
         """
-        answer = _Lasting[T]()
+        answer: _Lasting[TurnResult] = _Lasting()
         self.post(Asked(request, rows, answer.set_result, answer.set_exception, None, alone, durable=False))
         try:
             return await answer
         except asyncio.CancelledError:
             if answer.exception() is not None:
                 raise
-            return answer.result()
+            result = answer.result()
+            result.is_cancelled = True
+            return result
 
     def post(self, asked: Asked) -> None:
         """Run a request in the next transaction, and call it back."""
@@ -203,10 +206,12 @@ class GroupCommit(ABC):
 
     def _written(self, batch: Batch, written: Any, wrong: BaseException | None) -> None:
         self._working = False
-        if isinstance(wrong, Exception):
+        if wrong is None:
+            self._batch_committed(batch, *written)
+        elif isinstance(wrong, Exception):
             self._batch_failed(batch, wrong)
         else:
-            self._batch_committed(batch, *written)
+            self._batch_interrupted(batch)
         self.kick()
 
     def _batch_committed(self, batch: Batch, results: list[Any], took: float) -> None:
@@ -232,6 +237,11 @@ class GroupCommit(ABC):
             return
         for asked in batch.asked:
             guarded(asked.failed, told)
+
+    def _batch_interrupted(self, batch: Batch) -> None:
+        """Answer the requests of a transaction that ``KeyboardInterrupt`` or ``SystemExit`` has ended."""
+        for asked in batch.asked:
+            guarded(asked.failed, StoreError(f"{self._name}: the program was interrupted; nothing was stored"))
 
     def _is_busy(self) -> bool:
         return bool(self._asked) or self._working or self._kicked

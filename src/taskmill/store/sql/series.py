@@ -49,7 +49,7 @@ def begin(connection: Connection, id: int, task: NewTask, links: Links, commit: 
     template = msgspec.structs.replace(task, links=None, gate_id=None, stop=None, place_id=None)
     first_at = task.created_at if task.due_at is None else task.due_at
     ttl_ms = None if task.expires_at is None else task.expires_at - max(first_at, task.created_at)
-    parameters = (encoded(template), links.every_ms, first_at, ttl_ms, links.max_runs, task.created_at)
+    parameters = (encoded(template), links.every_ms, first_at, ttl_ms, links.max_runs, task.created_at, id)
     series_id = one(connection, SQL["begin"], *parameters)
     connection.execute(SQL["join_series"], (id, series_id))
     commit.beats.append(first_at + (links.every_ms or 0))

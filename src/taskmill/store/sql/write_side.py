@@ -102,21 +102,29 @@ class WriteSide(Locating):
         alone: bool = True,
         durable: bool = True,
         moves: bool = True,
-        to_the_end: bool = False,
     ) -> T:
         """Run a request in a transaction. The error for a damaged row names that row.
 
-        ``moves`` is False if the request changes nothing that a dispatcher acts on, or notes that itself. With
-        ``to_the_end``, a caller that is cancelled meanwhile gets the result all the same.
+        ``moves`` is False if the request changes nothing that a dispatcher acts on, or notes that itself.
         """
-        if rows and moves and not self.dispatches_alone:
-            request = partial(_with_note, request)
+        noted = self._noted(request, moves=bool(rows) and moves)
         try:
-            if to_the_end:
-                return await self._requests.ask_to_the_end(request, rows, alone=alone)
-            return await self._requests.ask(request, rows, alone=alone, durable=durable)
+            return await self._requests.ask(noted, rows, alone=alone, durable=durable)
         except StoreCorrupt as wrong:
             raise await self._located(wrong) from wrong
+
+    async def _write_turn(
+        self, request: Callable[[Connection], TurnResult], rows: int, *, alone: bool = True, moves: bool = True
+    ) -> TurnResult:
+        """Run a turn in a transaction, as :meth:`_write` does; a caller that is cancelled meanwhile gets the result."""
+        try:
+            return await self._requests.commit_turn(self._noted(request, moves=moves), rows, alone=alone)
+        except StoreCorrupt as wrong:
+            raise await self._located(wrong) from wrong
+
+    def _noted(self, request: Callable[[Connection], T], *, moves: bool) -> Callable[[Connection], T]:
+        """Return the request; if it ``moves`` tasks that another process may dispatch, it also notes that."""
+        return partial(_with_note, request) if moves and not self.dispatches_alone else request
 
     def when_durable(self, callback: Callable[[], None]) -> None:
         self._requests.when_durable(callback, None)
@@ -233,7 +241,7 @@ class WriteSide(Locating):
         tasks = (turn.judged, turn.starts.hooks, turn.starts.claims, turn.progress)
         rows = sum(map(len, tasks)) + (ledger.BITE if is_large else 1)
         alone = self._requests.is_always_alone or _must_be_alone(turn)
-        return await self._write(partial(self._commit_turn, turn), rows, alone=alone, moves=moves, to_the_end=True)
+        return await self._write_turn(partial(self._commit_turn, turn), rows, alone=alone, moves=moves)
 
     def _commit_turn(self, turn: Turn, connection: Connection) -> TurnResult:
         """Commit a turn with the time at which its transaction begins.

@@ -104,6 +104,10 @@ class Writer(GroupCommit):
                 results = self._finish_transaction(batch) if here else []
             except Exception as wrong:  # noqa: BLE001 - it is passed to the callers
                 self._batch_failed(batch, wrong)
+            except BaseException:
+                # Nothing else answers the requests, and a turn waits for its answer even if it is cancelled.
+                self._batch_interrupted(batch)
+                raise
             else:
                 if here:
                     self._batch_committed(batch, results, time.perf_counter() - began)

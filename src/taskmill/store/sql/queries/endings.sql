@@ -7,7 +7,7 @@
 INSERT INTO taskmill_history (
     id, type, key, label, group_name, priority, ending, payload, tags, overrides, attempt, retries, created_at,
     due_at, expires_at, started_at, ended_at, duration_ms, parent_id, series_id, saved, progress, io, actual_io, last_error,
-    result, error
+    result, error, replaced
 )
 SELECT
     t.id, t.type, t.key, t.label, t.group_name, t.priority, coalesce($2, given.ending), t.payload, t.tags, t.overrides,
@@ -15,7 +15,8 @@ SELECT
     t.retries, t.created_at, t.due_at, t.expires_at,
     coalesce(t.started_at, given.began_at), coalesce($3, given.ended_at), given.duration_ms, t.parent_id, t.series_id,
     t.saved, t.progress, t.io, t.actual_io, t.last_error, CASE WHEN $2 IS NULL THEN given.result ELSE $4 END,
-    CASE WHEN $2 IS NULL THEN given.error END
+    CASE WHEN $2 IS NULL THEN given.error END,
+    CASE WHEN coalesce($2, given.ending) = 'dead_letter' THEN t.replaced END
 FROM rows($1,
     id bigint, ending text, ended_at bigint, duration_ms bigint, result text, error text, attempt integer,
     began_at bigint
@@ -46,7 +47,8 @@ WITH given AS MATERIALIZED (
         t.attempt - CASE WHEN t.status = 'running' AND t.started_at IS NULL AND given.began_at IS NULL THEN 1 ELSE 0 END,
         t.retries, t.created_at, t.due_at, t.expires_at, coalesce(t.started_at, given.began_at), given.ended_at, given.duration_ms,
         t.parent_id,
-        t.series_id, t.saved, t.progress, t.io, t.actual_io, t.last_error, given.result, given.error
+        t.series_id, t.saved, t.progress, t.io, t.actual_io, t.last_error, given.result, given.error,
+        CASE WHEN given.ending = 'dead_letter' THEN t.replaced END
 ), counted AS (
     INSERT INTO taskmill_tally AS tally (type, group_name, ending, ended, kept, duration_ms, shard)
     SELECT type, group_name, ending, count(*), count(*), coalesce(sum(duration_ms), 0), pg_backend_pid() % 64
@@ -58,7 +60,7 @@ WITH given AS MATERIALIZED (
 INSERT INTO taskmill_history (
     id, type, key, label, group_name, priority, ending, payload, tags, overrides, attempt, retries, created_at,
     due_at, expires_at, started_at, ended_at, duration_ms, parent_id, series_id, saved, progress, io, actual_io, last_error,
-    result, error
+    result, error, replaced
 )
 SELECT * FROM gone;
 

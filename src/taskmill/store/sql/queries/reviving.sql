@@ -3,11 +3,11 @@
 -- caller releases it, unless it has to wait for the task $3 or for its parent's limit on children in the queue.
 INSERT INTO taskmill_task (
     id, type, key, label, group_name, priority, urgency, status, payload, tags, overrides, attempt, created_at, queued_at,
-    gate_id, parent_id, children_after, saved, io, last_error, held, cron
+    gate_id, parent_id, children_after, saved, replaced, io, last_error, held, cron
 )
 SELECT
     id, type, key, label, group_name, priority, priority, 'blocked', payload, tags, overrides, attempt, created_at,
-    $2::bigint, $3::bigint, parent_id, {last_id}, saved, io, error,
+    $2::bigint, $3::bigint, parent_id, {last_id}, saved, replaced, io, error,
     EXISTS (SELECT 1 FROM taskmill_task AS parent
         WHERE parent.id = taskmill_history.parent_id AND parent.max_children IS NOT NULL),
     $4

@@ -1,6 +1,6 @@
 -- name: begin
-INSERT INTO taskmill_series (template, every_ms, first_at, due_at, ttl_ms, runs, max_runs, made_at)
-VALUES ($1, $2::bigint, $3::bigint, $3::bigint, $4::bigint, 1, $5::bigint, $6::bigint)
+INSERT INTO taskmill_series (template, every_ms, first_at, due_at, ttl_ms, runs, max_runs, made_at, first_id)
+VALUES ($1, $2::bigint, $3::bigint, $3::bigint, $4::bigint, 1, $5::bigint, $6::bigint, $7::bigint)
 RETURNING id;
 
 -- name: join_series
@@ -29,10 +29,12 @@ SELECT json_list(json_row(id, came)) FROM (
 ) AS ended;
 
 -- name: of_task
--- Return the series of a task, active or ended.
+-- Return the series of a task, active or ended. The first occurrence is known even after it was pruned.
 SELECT series_id FROM taskmill_task WHERE id = $1::bigint AND series_id IS NOT NULL
 UNION ALL
-SELECT series_id FROM taskmill_history WHERE id = $1::bigint AND series_id IS NOT NULL;
+SELECT series_id FROM taskmill_history WHERE id = $1::bigint AND series_id IS NOT NULL
+UNION ALL
+SELECT id FROM taskmill_series WHERE first_id = $1::bigint;
 
 -- name: series
 SELECT json_row(template, every_ms, first_at, due_at, ttl_ms, runs, max_runs, paused)
