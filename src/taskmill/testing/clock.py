@@ -22,6 +22,9 @@ They count from the last beginning or end of any work: the store may be slow, an
 _FIRST_LOOK, _LATER_LOOK = 0.0005, 0.01
 """Seconds of real time after which settling checks again whether the user's threads wait for an event."""
 _SPINS = 20
+"""Iterations of the event loop without other callbacks after which everything has settled."""
+_POLLS = 5000
+"""Iterations with the same callbacks after which they count as polling: code that yields until something changes."""
 _HAIR = 10
 """Microseconds of rounding error to tolerate in sums of floats, and in the corrections made for them."""
 
@@ -48,6 +51,8 @@ class ManualClock:
         """Counts the beginnings and ends of work."""
         self._threads: list[threading.Thread] = []
         """The threads among ``_may_block``; the rest is user code in worker processes."""
+        self._settling = 0
+        """The number of calls that wait until everything has settled."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed = asyncio.Event()
 
@@ -151,8 +156,16 @@ class ManualClock:
     async def _settle(self) -> None:
         """Run everything that can run now: callbacks, the store's threads, and handlers in threads.
 
-        A thread that waits for a ``threading.Event`` has settled. Other user code gets a moment of real time.
+        A thread that waits for a ``threading.Event`` has settled, and so has code that only polls. Other user code gets
+        a moment of real time.
         """
+        self._settling += 1
+        try:
+            await self._run_until_quiet()
+        finally:
+            self._settling -= 1
+
+    async def _run_until_quiet(self) -> None:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             # A program may run several event loops in turn, and an asyncio event belongs to one of them.
@@ -160,12 +173,19 @@ class ManualClock:
         patience_ends = 0.0
         seen = -1
         look = _FIRST_LOOK
-        quiet = 0
+        quiet = polls = 0
+        before: list[object] = []
         while quiet < _SPINS:
             await asyncio.sleep(0)
             quiet += 1
-            if getattr(loop, "_ready", ()):
-                quiet = 0
+            ready = getattr(loop, "_ready", ())
+            # Each other call of this method is ready too.
+            if len(ready) >= self._settling:
+                owners = [getattr(handle._callback, "__self__", None) for handle in ready]
+                polls = polls + 1 if owners == before else 0
+                before = owners
+                if polls < _POLLS:
+                    quiet = 0
             self._changed.clear()
             if seen != self._begun_and_ended:
                 seen, patience_ends = self._begun_and_ended, loop.time() + _PATIENCE
