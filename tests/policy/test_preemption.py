@@ -173,7 +173,11 @@ def test_a_task_is_preempted_once_for_a_more_urgent_one_that_its_node_can_run(
     asks, running, nodes = cluster
     chosen = cluster_victims(asks, running, nodes, own=1)
     by_id = {task.id: task for task in running}
-    assert len(chosen) == len(set(chosen)) <= len(asks)
+    excess = sum(
+        max(0, sum(task.node == id and not task.is_leaving for task in running) - host.slots)
+        for id, host in nodes.items()
+    )
+    assert len(chosen) == len(set(chosen)) <= len(asks) + excess
     assert not any(by_id[id].is_leaving for id in chosen), "no task is asked twice"
     for id in chosen:
         task = by_id[id]
@@ -225,6 +229,20 @@ def test_a_hook_beside_the_slots_frees_none() -> None:
     nodes = {1: Host(1, {"d::a"})}
     running = [Runner(1, 255, 0, 1, is_leaving=False), Runner(2, 255, 0, 1, is_leaving=True)]
     assert cluster_victims([Ask(9, 0, "d::a")], running, nodes, own=1) == [1]
+
+
+@given(st.integers(1, 4), st.integers(0, 4), st.integers(0, 8), st.integers(1, 5))
+def test_a_node_with_fewer_slots_than_tasks_preempts_until_slots_are_free(
+    slots: int, excess: int, leaving: int, asking: int
+) -> None:
+    running = [Runner(id, 255, 0, 1, is_leaving=id <= leaving) for id in range(1, slots + excess + 1)]
+    asks = [Ask(100 + id, 0, "d::a", counts_free=False) for id in range(asking)]
+    nodes = {1: Host(slots, {"d::a"})}
+    chosen = cluster_victims(asks, running, nodes, own=1)
+    marked = [task._replace(is_leaving=task.is_leaving or task.id in chosen) for task in running]
+    must_end = min(excess + asking, len(running))
+    assert sum(task.is_leaving for task in marked) == max(must_end, min(leaving, len(running)))
+    assert cluster_victims(asks, marked, nodes, own=1) == []
 
 
 @given(st.lists(st.integers(1, 5), max_size=4), st.sets(st.integers(1, 4)))

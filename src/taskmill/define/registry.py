@@ -305,7 +305,9 @@ def _new_task(
     # A TTL of zero still allows a start in the current millisecond.
     deadline = None if ttl is None else counts_from + max(ttl, 1)
     if due_at is not None or deadline is not None:
-        _check_instants(run_after=due_at, ttl=deadline)
+        for name, at in (("run_after", due_at), ("ttl", deadline)):
+            if at is not None and at > LAST_INSTANT_MS:
+                raise SubmissionError(f"{name} is too long: it would end after the year 9999")
     return NewTask(
         type=type,
         key=key,
@@ -329,13 +331,6 @@ def _new_task(
         links=links,
         io=None if (io := settings["io"]) is None else budget_to_store(io),
     )
-
-
-def _check_instants(**instants: int | None) -> None:
-    """Refuse instants that no calendar has, each given by the option that leads to it."""
-    for name, at in instants.items():
-        if at is not None and at > LAST_INSTANT_MS:
-            raise SubmissionError(f"{name} is too long: it would end after the year 9999")
 
 
 def overrides_of(call: Mapping[str, Any]) -> str | None:

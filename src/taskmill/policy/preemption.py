@@ -2,7 +2,8 @@
 
 Laws: a task is preempted only for a more urgent one, and only if the IO of that one then fits; the least urgent running
 task goes first, and among equals the one that started last; a slot that is about to be free needs no second victim;
-in a cluster the least urgent task of all nodes is preempted, one for each waiting task. A task that was spawned
+in a cluster the least urgent task of all nodes is preempted, one for each waiting task, and more on a node that runs
+more tasks than it has slots since their number was lowered. A task that was spawned
 preempts no task that has children: its parent would start again, spawn it again, and be preempted again, and two
 parents would never end if the children of each preempted the other.
 """
@@ -50,6 +51,8 @@ def cluster_victims(
     # Hooks need no slot, so a node may run more tasks than it has slots. The first tasks to end then free no slot.
     soon = {id: max(0, leaving[id] - max(0, load[id] - host.slots)) for id, host in nodes.items()}
     free = {id: 0 if id == own else max(0, host.slots - load[id]) for id, host in nodes.items()}
+    # The first of the other tasks to end free no slot either.
+    excess = {id: max(0, load[id] - leaving[id] - host.slots) for id, host in nodes.items()}
     at_work = sorted(
         (task for task in running if not task.is_leaving),
         key=lambda task: (task.effective, task.started_at, task.id),
@@ -60,10 +63,11 @@ def cluster_victims(
         able = [id for id, host in nodes.items() if ask.type in host.types]
         if _take(soon, able) or (ask.counts_free and _take(free, able)):
             continue
-        victim = next((task for task in at_work if task.node in able and _may_replace(ask, task)), None)
-        if victim is not None:
+        for victim in [task for task in at_work if task.node in able and _may_replace(ask, task)]:
             at_work.remove(victim)
             chosen.append(victim.id)
+            if not _take(excess, [victim.node]):
+                break
     return chosen
 
 

@@ -174,14 +174,14 @@ class ManualClock:
         seen = -1
         look = _FIRST_LOOK
         quiet = polls = 0
-        before: list[object] = []
+        before: list[object] | None = None
         while quiet < _SPINS:
             await asyncio.sleep(0)
             quiet += 1
             ready = getattr(loop, "_ready", ())
             # Each other call of this method is ready too.
             if len(ready) >= self._settling:
-                owners = [getattr(handle._callback, "__self__", None) for handle in ready]
+                owners: list[object] = [getattr(handle._callback, "__self__", None) for handle in ready]
                 polls = polls + 1 if owners == before else 0
                 before = owners
                 if polls < _POLLS:

@@ -160,6 +160,7 @@ async def test_a_cancellation_while_a_turn_is_planned_or_applied_ends_the_run_gr
         assert (record.state, record.attempt, record.retries) == ("completed", 1, 0)
 
 
+@pytest.mark.one_engine("on a server the transaction is in a thread, which no signal interrupts")
 @pytest.mark.parametrize("is_file", [False, True], ids=["memory", "file"])
 def test_an_interrupt_inside_a_turn_ends_the_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_file: bool

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from taskmill import Context, Domain, Scheduler
+from taskmill import Context, Domain, Retry, Scheduler
 from taskmill.events import TaskSuperseded
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
@@ -236,3 +236,32 @@ async def test_an_attempt_hears_of_its_replacement_even_between_its_claim_and_it
         second = await work.submit(2)
         await first
         assert await second.result() == 2
+
+
+async def test_a_replacement_that_is_revived_still_reads_what_the_replaced_task_saved(
+    taskmill_scheduler: SchedulerFactory, any_store: str
+) -> None:
+    domain = Domain("d")
+    seen: list[tuple[str, int | None, int | None]] = []
+    saved = asyncio.Event()
+
+    @domain.task(key="k", retry=Retry.none())
+    async def work(ctx: Context, version: str) -> None:
+        replaced = None if ctx.replaced is None else ctx.replaced["step"]
+        seen.append((version, replaced, ctx.saved.get("step")))
+        await ctx.save(step=ctx.attempt)
+        if version == "old":
+            saved.set()
+            await asyncio.Event().wait()
+        if ctx.attempt == 1:
+            raise ValueError("the first attempt fails")
+
+    scheduler = await taskmill_scheduler(store=any_store, domains=[domain])
+    async with scheduler.running():
+        await work.submit("old")
+        await saved.wait()
+        new = await work.options(on_duplicate="supersede").submit("new")
+        assert (await new.wait()).ending == "dead_letter"
+        await scheduler.retry_dead(new.id)
+        assert (await new.wait()).ending == "completed"
+    assert seen == [("old", None, None), ("new", 1, None), ("new", 1, 1)]

@@ -107,23 +107,22 @@ class WriteSide(Locating):
 
         ``moves`` is False if the request changes nothing that a dispatcher acts on, or notes that itself.
         """
-        noted = self._noted(request, moves=bool(rows) and moves)
+        request = self._noted(request, moves=moves and rows > 0)
         try:
-            return await self._requests.ask(noted, rows, alone=alone, durable=durable)
+            return await self._requests.ask(request, rows, alone=alone, durable=durable)
         except StoreCorrupt as wrong:
             raise await self._located(wrong) from wrong
 
     async def _write_turn(
         self, request: Callable[[Connection], TurnResult], rows: int, *, alone: bool = True, moves: bool = True
     ) -> TurnResult:
-        """Run a turn in a transaction, as :meth:`_write` does; a caller that is cancelled meanwhile gets the result."""
+        """Run a turn as :meth:`_write` does; a caller that is cancelled meanwhile gets the result."""
         try:
             return await self._requests.commit_turn(self._noted(request, moves=moves), rows, alone=alone)
         except StoreCorrupt as wrong:
             raise await self._located(wrong) from wrong
 
     def _noted(self, request: Callable[[Connection], T], *, moves: bool) -> Callable[[Connection], T]:
-        """Return the request; if it ``moves`` tasks that another process may dispatch, it also notes that."""
         return partial(_with_note, request) if moves and not self.dispatches_alone else request
 
     def when_durable(self, callback: Callable[[], None]) -> None:
@@ -244,10 +243,7 @@ class WriteSide(Locating):
         return await self._write_turn(partial(self._commit_turn, turn), rows, alone=alone, moves=moves)
 
     def _commit_turn(self, turn: Turn, connection: Connection) -> TurnResult:
-        """Commit a turn with the time at which its transaction begins.
-
-        With the time of its plan, the turn would start tasks after their deadlines and set token buckets back.
-        """
+        # Not with the time of its plan: the turn would start tasks after their deadlines and set token buckets back.
         result = ledger.commit_turn(connection, turn, self._later(turn.now, turn.planned_at), self.node_name)
         self._note(connection, result.commit)
         return result
