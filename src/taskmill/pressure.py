@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from taskmill.errors import ConfigError
+from taskmill.model.durations import Size, size
 from taskmill.policy.pressure import blend
 from taskmill.resources.cgroup import Cgroup, own_cgroup
 from taskmill.resources.samplers import (
@@ -114,19 +115,21 @@ class DiskPressure:
 
 
 class NetworkPressure:
-    """The smoothed share of ``limit``, in bytes per second, that is received and sent.
+    """The smoothed share of ``limit`` that is received and sent: bytes per second, or a text such as ``"10MB"``.
 
     The default limit is the summed speed that the network links of the machine report.
     """
 
     name = "network"
 
-    def __init__(self, limit: float | None = None, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, limit: Size | float | None = None, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         psutil = psutil_for("NetworkPressure")
         if limit is None:
             limit = link_speed(psutil)
             if limit is None:
                 raise ConfigError("no link reports its speed: give NetworkPressure a limit, in bytes per second")
+        if isinstance(limit, str):
+            limit = size(limit, "limit")
         if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit < float("inf"):
             raise ConfigError(f"limit must be bytes per second, more than 0, got {str(limit)[:40]}")
         self.limit = float(limit)

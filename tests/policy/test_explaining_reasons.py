@@ -20,8 +20,8 @@ SITUATIONS: list[tuple[Reason, dict[str, Any], str]] = [
     (
         "not_due",
         {"situation": {"status": Status.SCHEDULED, "due_at": NOON + 90_000}},
-        "Task 7 (d::t) is scheduled: it is due in 90 s (2030-01-01 12:01:30 UTC). Priority 128. "
-        "Expected to start in 90 s (2030-01-01 12:01:30 UTC).",
+        "Task 7 (d::t) is scheduled: it is due in 1 min 30 s (2030-01-01 12:01:30 UTC). Priority 128. "
+        "Expected to start in 1 min 30 s (2030-01-01 12:01:30 UTC).",
     ),
     (
         "not_due",
@@ -95,7 +95,7 @@ SITUATIONS: list[tuple[Reason, dict[str, Any], str]] = [
         "domain_paused",
         {"pauses": {D: Pause(NOON - 30_000)}, "situation": {"expires_at": NOON + 60_000}},
         "Task 7 (d::t) is paused: its domain 'd' has been paused since 2030-01-01 11:59:30 UTC and stays paused until "
-        "it is resumed. Priority 128. Expires 90 s after it resumes unless it starts before.",
+        "it is resumed. Priority 128. Expires 1 min 30 s after it resumes unless it starts before.",
     ),
     (
         "group_paused",
@@ -221,7 +221,7 @@ SITUATIONS: list[tuple[Reason, dict[str, Any], str]] = [
             }
         },
         "Task 7 (d::t) is pending: all 8 slots are taken; 1,234 tasks start before it. Priority 128. "
-        "Expected to start in 20.6 min (2030-01-01 12:20:35 UTC), estimated from the last 101 tasks that ended.",
+        "Expected to start in 20 min 35 s (2030-01-01 12:20:35 UTC), estimated from the last 101 tasks that ended.",
     ),
 ]
 

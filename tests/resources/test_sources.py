@@ -84,6 +84,13 @@ def test_the_busiest_disk_counts(psutil: ImaginedPsutil) -> None:
     assert source.pressure() == pytest.approx(0.6)
 
 
+@pytest.mark.parametrize(("limit", "rate"), [("1MB", 1_000_000), ("1.5 KiB", 1536), (1000, 1000), (0.5, 0.5)])
+def test_the_limit_of_a_network_is_a_number_of_bytes_or_a_text(
+    psutil: ImaginedPsutil, limit: str | float, rate: float
+) -> None:
+    assert NetworkPressure(limit).limit == rate
+
+
 def test_a_network_is_measured_by_its_limit_or_by_its_links(psutil: ImaginedPsutil) -> None:
     seconds = Seconds()
     psutil.nics = {"eth0": nic(0, 0)}
@@ -123,7 +130,10 @@ def test_a_battery_presses_by_what_it_lacks_while_it_is_used(
         (lambda: MemoryPressure(comfortable="x"), "comfortable must be a number"),  # type: ignore[arg-type]
         (NetworkPressure, "no link reports its speed: give NetworkPressure a limit"),
         (lambda: NetworkPressure(0), "limit must be bytes per second"),
-        (lambda: NetworkPressure("1M"), "limit must be bytes per second"),  # type: ignore[arg-type]
+        (lambda: NetworkPressure(True), "limit must be bytes per second"),
+        (lambda: NetworkPressure([1]), "limit must be bytes per second"),  # type: ignore[arg-type]
+        (lambda: NetworkPressure("0MB"), "limit must be bytes per second"),
+        (lambda: NetworkPressure("1M"), "limit is written as 500kB, 64MB or 1GiB, got '1M'"),
         (lambda: PsiPressure("disk"), "resource must be one of 'cpu', 'io' and 'memory', got 'disk'"),  # type: ignore[arg-type]
     ],
 )

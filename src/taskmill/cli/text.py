@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from taskmill import Ending, HistoryRecord, IoBudget, Priority, RateLimit, Snapshot, TaskProgress, TaskRecord
+from taskmill.model.durations import whole_seconds
 
 _PRIORITY_NAMES = {int(level): level.name.lower() for level in Priority}
 _MOVES = {"disk_read": "read", "disk_write": "written", "net_rx": "received", "net_tx": "sent"}
@@ -21,18 +22,7 @@ def duration(value: timedelta | float) -> str:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 9.95:
         return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    for unit, name, smaller, smaller_name in (
-        (86_400, "d", 3_600, "h"),
-        (3_600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if whole >= unit:
-            rest = whole % unit // smaller
-            return f"{whole // unit} {name}" + (f" {rest} {smaller_name}" if rest else "")
-    return f"{whole} s"
+    return whole_seconds(round(seconds))
 
 
 def ago(at: datetime, now: datetime | None = None) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from taskmill.model.records import TaskRecord
 
 if TYPE_CHECKING:
+    from taskmill.model.attempt import StopReason
     from taskmill.model.task import StoredTrace
 
 
@@ -36,6 +37,9 @@ class CurrentTask(Protocol):
 
     @property
     def trace(self) -> StoredTrace | None: ...
+
+    @property
+    def stop_reason(self) -> StopReason | None: ...
 
     def record(self) -> TaskRecord: ...
 

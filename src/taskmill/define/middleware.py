@@ -13,6 +13,14 @@ from taskmill.errors import ConfigError
 Middleware = Callable[[Context], AbstractAsyncContextManager[object]]
 
 
+class HandlerError(Exception):
+    """The exception of a handler in a worker process, as middleware sees it: its text and the name of its class."""
+
+    def __init__(self, error: str, exception: str) -> None:
+        super().__init__(error)
+        self.exception = exception
+
+
 def checked_middleware(given: object) -> tuple[Middleware, ...]:
     """Return the middleware of a scheduler, or raise ``ConfigError``."""
     if not isinstance(given, Iterable) or isinstance(given, str):

@@ -199,7 +199,7 @@ class _Running:
 
     def __init__(self, call: Call) -> None:
         self.task = call.record
-        self.trace = None
+        self.trace = self.stop_reason = None
         self._payload = call.payload
 
     def record(self) -> TaskRecord:

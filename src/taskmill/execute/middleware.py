@@ -17,17 +17,13 @@ from datetime import timedelta
 from typing import cast
 
 from taskmill.core.logs import about, logger
-from taskmill.define.middleware import Middleware
+from taskmill.define.middleware import HandlerError, Middleware
 from taskmill.define.signature import json_encode
 from taskmill.errors import ConfigError
 from taskmill.execute.on_loop import LoopExecutor, LoopRunning
 from taskmill.execute.work import Ended, Executor, RunningHandler, Work, error_text, outcome_of_result
-from taskmill.model.attempt import Failed, GaveUp, Interrupted, RawOutcome, Succeeded
+from taskmill.model.attempt import ErrorDetails, Failed, GaveUp, Interrupted, RawOutcome, Succeeded
 from taskmill.model.exceptions import GiveUp, RetryLater
-
-
-class HandlerError(Exception):
-    """The exception of a handler in a worker process, as middleware sees it: its text, not its type."""
 
 
 def start_async(middleware: Sequence[Middleware], work: Work, loop: LoopExecutor, ended: Ended) -> LoopRunning:
@@ -164,4 +160,6 @@ def _exception_of(raw: RawOutcome) -> BaseException:
         case Failed(error, int(after_ms)):
             return RetryLater(error, timedelta(milliseconds=after_ms))
         case _:
-            return HandlerError(getattr(raw, "error", str(raw)))
+            details: ErrorDetails | None = getattr(raw, "details", None)
+            name = type(raw).__name__.lower() if details is None else details.exception
+            return HandlerError(getattr(raw, "error", str(raw)), name)

@@ -127,6 +127,19 @@ def instant(value: object, name: str, error: type[Exception] = ConfigError) -> i
     return ms
 
 
+def whole_seconds(count: int) -> str:
+    """Return a duration for people, in its two largest units: ``12 s``, ``1 min 12 s``, ``2 d 3 h``."""
+    for unit, name, smaller, smaller_name in (
+        (86_400, "d", 3_600, "h"),
+        (3_600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if count >= unit:
+            rest = count % unit // smaller
+            return f"{count // unit} {name}" + (f" {rest} {smaller_name}" if rest else "")
+    return f"{count} s"
+
+
 def to_ms(at: datetime) -> int:
     return (at - _EPOCH) // _MILLISECOND
 

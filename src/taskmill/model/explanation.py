@@ -170,7 +170,9 @@ class GroupLoad(NamedTuple):
     running: Counter[tuple[str, str]]
     """Running tasks, by group and type."""
     waiting: Counter[tuple[str, str]]
-    """Waiting tasks, by group and type."""
+    """Tasks that may start, by group and type."""
+    unstarted: Mapping[str, int]
+    """Tasks that wait to run, by type: pending, scheduled, blocked and paused ones."""
     next_priority: Mapping[str, int]
     """The effective priority of the next task of each group."""
     controls: Controls

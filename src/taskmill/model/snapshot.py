@@ -98,7 +98,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     counts: Mapping[str, int]
     groups: Mapping[str, GroupSnapshot]
     unhandled: Mapping[str, int]
-    """The task types that have no handler on any dispatching node, with their number of waiting tasks."""
+    """The task types that have no handler on any dispatching node, with their number of tasks that wait to run.
+
+    These are pending, scheduled, blocked or paused. Tasks that run or wait for their children are not counted.
+    """
     paused: bool
     """True if the scheduler itself is paused."""
     paused_groups: Sequence[str]

@@ -18,8 +18,11 @@ import msgspec
 
 from taskmill.define.context import Context
 from taskmill.define.current import current
+from taskmill.define.middleware import HandlerError
 from taskmill.define.signature import json_encode
 from taskmill.errors import ConfigError
+from taskmill.model.attempt import StopReason
+from taskmill.model.exceptions import exception_text, message_of
 from taskmill.model.submission import Stored
 from taskmill.model.task import NO_OVERRIDES, NewTask, Overrides, StoredTrace
 
@@ -65,7 +68,11 @@ class Tracing:
         if len(tasks) > 1:
             attributes["messaging.batch.message_count"] = len(tasks)
         with self._span(attributes, trace.SpanKind.PRODUCER) as span:
-            yield span
+            try:
+                yield span
+            except Exception as wrong:
+                _fail(span, wrong)
+                raise
 
     @contextlib.asynccontextmanager
     async def attempt(self, _ctx: Context) -> AsyncGenerator[None, None]:
@@ -84,27 +91,44 @@ class Tracing:
         links = [trace.Link(origin)] if origin is not None and origin.is_valid else []
         # Otherwise a root span, not a child of the span in which the program happened to start dispatching.
         parent = created if created is not None and stored is not None and not stored.recurs else OtelContext()
-        with self._span(attributes, trace.SpanKind.CONSUMER, parent, links):
-            yield
+        with self._span(attributes, trace.SpanKind.CONSUMER, parent, links) as span:
+            try:
+                yield
+            except Exception as wrong:
+                # What a handler raises after a request to stop is no failure.
+                if running.stop_reason is None:
+                    _fail(span, wrong)
+                raise
+            finally:
+                # A timeout is a failure, whatever the handler did afterwards.
+                if running.stop_reason is StopReason.TIMEOUT:
+                    _mark_failed(span, "timeout", "exceeded its timeout")
 
-    @contextlib.contextmanager
     def _span(
         self,
         attributes: dict[str, AttributeValue],
         kind: trace.SpanKind,
         parent: OtelContext | None = None,
         links: Sequence[trace.Link] = (),
-    ) -> Generator[trace.Span, None, None]:
-        """Make a span current. An exception, but not a cancellation, marks it as failed."""
+    ) -> contextlib.AbstractContextManager[trace.Span]:
+        """Make a span current. An exception is recorded in it, but does not mark it as failed."""
         destination = attributes.get("messaging.destination.name")
         operation = str(attributes["messaging.operation.name"])
         name = operation if destination is None else f"{operation} {destination}"
-        with self._tracer.start_as_current_span(name, parent, kind, attributes, links) as span:
-            try:
-                yield span
-            except Exception as wrong:
-                span.set_attribute("error.type", type(wrong).__qualname__)
-                raise
+        return self._tracer.start_as_current_span(name, parent, kind, attributes, links, set_status_on_exception=False)
+
+
+def _fail(span: trace.Span, wrong: Exception) -> None:
+    """Mark a span as failed with an exception."""
+    if isinstance(wrong, HandlerError):
+        _mark_failed(span, wrong.exception, message_of(wrong))
+    else:
+        _mark_failed(span, type(wrong).__qualname__, exception_text(wrong))
+
+
+def _mark_failed(span: trace.Span, error_type: str, description: str) -> None:
+    span.set_attribute("error.type", error_type)
+    span.set_status(trace.StatusCode.ERROR, description)
 
 
 def _attributes(name: str, operation: str, destination: str | None) -> dict[str, AttributeValue]:

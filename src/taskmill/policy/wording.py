@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
-from taskmill.model.durations import from_ms
+from taskmill.model.durations import from_ms, whole_seconds
 from taskmill.model.settings import RateLimit
 
 
@@ -29,14 +27,9 @@ def when_text(at: int, now: int) -> str:
 
 
 def span_text(ms: int) -> str:
+    """Return a duration as the command line writes it: ``1.5 s``, ``5 min 52 s``, ``2 d 3 h``."""
     seconds = ms / 1000
-    if seconds < 120:
-        return f"{seconds:.3g} s"
-    if seconds < 2 * 3600:
-        return f"{seconds / 60:.3g} min"
-    if seconds < 48 * 3600:
-        return f"{seconds / 3600:.3g} h"
-    return f"{timedelta(milliseconds=ms).days} days"
+    return f"{seconds:.3g} s" if seconds < 59.95 else whole_seconds(round(seconds))
 
 
 def clock_text(at: int) -> str:

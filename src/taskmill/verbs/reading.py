@@ -117,7 +117,7 @@ class ReadMethods(ReadComponents[OpenStore]):
         rules, now = self._rules(load.controls), self._clock.now_ms()
         running, nodes = await self._store.running_tasks()
         rules = self._with_all_slots(rules, nodes)
-        unknown = await self._unknown(type for _, type in load.waiting)
+        unknown = await self._unknown(load.unstarted)
         return Snapshot(
             running=[self._live(record) for record in running],
             counts=await self._store.counts(),

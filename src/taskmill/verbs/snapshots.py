@@ -21,12 +21,8 @@ if TYPE_CHECKING:
 
 
 def unhandled_of(load: GroupLoad, unknown_types: Collection[str]) -> dict[str, int]:
-    """Return the number of waiting tasks of each type that has no handler anywhere."""
-    counts: dict[str, int] = {}
-    for (_, type), waiting in sorted(load.waiting.items()):
-        if type in unknown_types and waiting > 0:
-            counts[type] = counts.get(type, 0) + waiting
-    return counts
+    """Return the number of tasks that wait to run, for each type that has no handler anywhere."""
+    return {type: number for type, number in sorted(load.unstarted.items()) if type in unknown_types}
 
 
 def groups_of(load: GroupLoad, rules: Rules, now: int, unknown_types: Collection[str]) -> dict[str, GroupSnapshot]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from typing import Any
 
@@ -93,3 +94,8 @@ def saved_before(ctx: Context) -> dict[str, Any]:
 @work.task(run_in="process", timeout=0.2)
 def endless() -> None:
     threading.Event().wait()
+
+
+@work.task(run_in="process")
+def die() -> None:
+    os._exit(1)

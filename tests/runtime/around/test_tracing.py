@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -139,6 +141,140 @@ async def test_each_attempt_has_a_span_and_a_failed_one_has_its_error(spans: Spa
         assert is_child(span, spans.one("submit d::fail"))
         assert span.status.status_code is StatusCode.ERROR
         assert _attributes(span)["error.type"] == "ValueError"
+
+
+def _failure(span: ReadableSpan) -> tuple[StatusCode, Any]:
+    return span.status.status_code, _attributes(span).get("error.type")
+
+
+FAILED_BY_TIMEOUT = (StatusCode.ERROR, "timeout")
+NO_FAILURE = (StatusCode.UNSET, None)
+
+
+@pytest.mark.parametrize("reaction", ["cancelled", "returns", "raises"])
+async def test_an_attempt_that_exceeds_its_timeout_has_failed_whatever_its_handler_does(
+    spans: Spans, taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, reaction: str
+) -> None:
+    domain = Domain("d", retry=Retry.none())
+
+    @domain.task(timeout=5)
+    async def slow() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if reaction == "raises":
+                raise ValueError("while it stops") from None
+            if reaction == "cancelled":
+                raise
+
+    scheduler = await taskmill_scheduler(domains=[domain], tracing=True)
+    await slow.submit()
+    async with scheduler.running():
+        await manual_clock.advance(6)
+    assert _failure(spans.one("process d::slow")) == FAILED_BY_TIMEOUT
+
+
+async def test_a_timeout_in_a_thread_is_a_failure(
+    spans: Spans, taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
+) -> None:
+    domain = Domain("d", retry=Retry.none())
+    until_then = threading.Event()
+
+    @domain.task(timeout=5)
+    def slow() -> None:
+        until_then.wait(20)
+
+    scheduler = await taskmill_scheduler(domains=[domain], tracing=True)
+    handle = await slow.submit()
+    async with scheduler.running():
+        await manual_clock.advance(6)
+        until_then.set()
+        await handle.wait()
+    assert _failure(spans.one("process d::slow")) == FAILED_BY_TIMEOUT
+
+
+async def test_a_timeout_in_a_process_is_a_failure(spans: Spans) -> None:
+    async with Scheduler(domains=[handlers.work], tracing=True) as scheduler:
+        await handlers.endless.submit()
+        await scheduler.run_until_idle()
+    assert _failure(spans.one("process work::endless")) == FAILED_BY_TIMEOUT
+
+
+async def test_the_exception_of_a_process_has_the_name_of_its_class(spans: Spans) -> None:
+    async with Scheduler(domains=[handlers.work], tracing=True) as scheduler:
+        for how in ("boom", "give up", "later"):
+            await handlers.fail.submit(how)
+        await handlers.die.submit()
+        await scheduler.run_until_idle()
+        kept = {group.exception for group in await scheduler.error_groups()}
+    failed, died = spans.named("process work::fail"), spans.named("process work::die")
+    assert {_failure(span) for span in failed} == {
+        (StatusCode.ERROR, "ValueError"),
+        (StatusCode.ERROR, "GiveUp"),
+        (StatusCode.ERROR, "RetryLater"),
+    }
+    assert {_failure(span) for span in died} == {(StatusCode.ERROR, "crashed")}
+    assert kept == {_attributes(span)["error.type"] for span in (*failed, *died)}
+    (boom,) = (span for span in failed if _attributes(span)["error.type"] == "ValueError")
+    assert boom.status.description == "ValueError: boom"
+
+
+@pytest.mark.parametrize("raises", [False, True])
+async def test_an_attempt_that_is_cancelled_is_no_failure(
+    spans: Spans, taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, raises: bool
+) -> None:
+    domain = _stoppable(raises)
+    scheduler = await taskmill_scheduler(domains=[domain], tracing=True)
+    handle = await scheduler.submit(Submission("d::work"))
+    async with scheduler.running():
+        await manual_clock.advance(1)
+        await handle.cancel()
+        assert (await handle.wait()).ending == "cancelled"
+    assert _failure(spans.one("process d::work")) == NO_FAILURE
+
+
+@pytest.mark.parametrize("raises", [False, True])
+async def test_an_attempt_that_is_preempted_is_no_failure(
+    spans: Spans, taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, raises: bool
+) -> None:
+    domain = _stoppable(raises)
+
+    @domain.task(priority=0)
+    async def urgent() -> None: ...
+
+    scheduler = await taskmill_scheduler(domains=[domain], tracing=True, max_concurrency=1, shutdown_grace=0)
+    await scheduler.submit(Submission("d::work"))
+    async with scheduler.running():
+        await manual_clock.advance(1)
+        await (await urgent.submit()).wait()
+    assert [_failure(span) for span in spans.named("process d::work")][:1] == [NO_FAILURE]
+
+
+@pytest.mark.parametrize("raises", [False, True])
+async def test_an_attempt_that_a_shutdown_stops_is_no_failure(
+    spans: Spans, taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, raises: bool
+) -> None:
+    scheduler = await taskmill_scheduler(domains=[_stoppable(raises)], tracing=True, shutdown_grace=0)
+    await scheduler.submit(Submission("d::work"))
+    async with scheduler.running():
+        await manual_clock.advance(1)
+    assert _failure(spans.one("process d::work")) == NO_FAILURE
+
+
+def _stoppable(raises: bool) -> Domain:
+    """Return a domain with a handler that runs until it is stopped, and then perhaps raises an error of its own."""
+    domain = Domain("d", retry=Retry.none())
+
+    @domain.task
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if raises:
+                raise ValueError("while it stops") from None
+            raise
+
+    return domain
 
 
 def _attributes(span: ReadableSpan) -> dict[str, Any]:

@@ -89,7 +89,7 @@ class RecordingLink:
 class Current:
     """The task that a call belongs to."""
 
-    trace = None
+    trace = stop_reason = None
 
     def __init__(self, record: TaskRecord) -> None:
         self.task = record

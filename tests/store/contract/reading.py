@@ -114,7 +114,8 @@ class Reading:
         counts = await store.counts()
         assert (counts["pending"], counts["running"], counts["completed"], counts["dead_letter"]) == (1, 1, 1, 1)
         assert set(counts) == {*map(str, Status), *map(str, Ending)}
-        assert (await store.load_of_groups()).waiting == {("g", "d::t"): 1}
+        load = await store.load_of_groups()
+        assert (load.waiting, load.unstarted) == ({("g", "d::t"): 1}, {"d::t": 1})
         stats = await store.stats("d::t")
         assert (stats.count, stats.completed, stats.failed, stats.failure_rate) == (2, 1, 1, 0.5)
         assert stats.avg_duration is not None

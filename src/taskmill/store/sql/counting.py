@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from taskmill.model.status import Ending, Status
+from taskmill.model.status import WAITING_TO_RUN, Ending, Status
 from taskmill.policy.aging import effective_priority
 from taskmill.policy.paused_time import paused_ms, pauses_of
 from taskmill.policy.rules import Rules
@@ -66,6 +66,15 @@ def shown(connection: Connection, view: View) -> Counter[tuple[str, str, str]]:
         counted[group, type, _shown_status(rules, group, type, status)] -= n
         counted[group, type, Ending.EXPIRED] += n
     return counted
+
+
+def unstarted_by_type(connection: Connection, view: View) -> Counter[str]:
+    """Count the tasks that wait to run, by type."""
+    counted = Counter[str]()
+    for (_, type, status), n in shown(connection, view).items():
+        if status in WAITING_TO_RUN:
+            counted[type] += n
+    return +counted
 
 
 def _shown_status(rules: Rules, group: str, type: str, status: str) -> str:

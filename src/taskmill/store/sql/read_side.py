@@ -140,6 +140,7 @@ class ReadSide(Locating):
             return GroupLoad(
                 running,
                 waiting,
+                counting.unstarted_by_type(connection, view),
                 counting.next_priorities(connection, view.rules, view.now),
                 controls.read(connection),
             )

@@ -37,7 +37,7 @@ class OverviewAnswer(PageAnswer):
     """The groups with the most running and waiting tasks, at most 100."""
     pressure: Mapping[str, float]
     unhandled: Mapping[str, int]
-    """Task types without a handler on any node, with their number of waiting tasks."""
+    """Task types without a handler on any node, with their number of pending, scheduled, blocked and paused tasks."""
     paused: Paused
     nodes: Sequence[NodeSnapshot]
     max_concurrency: int
