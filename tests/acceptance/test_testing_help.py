@@ -29,6 +29,9 @@ from taskmill.testing.plugin import SchedulerFactory
 no_store = pytest.mark.one_engine("a Context without a scheduler has no store")
 
 
+NAIVE = datetime(2030, 1, 1)
+
+
 class Database:
     def __init__(self, name: str) -> None:
         self.name = name
@@ -134,11 +137,31 @@ async def test_a_spawned_task_cannot_be_awaited() -> None:
         ({"retries": -1}, "context: retries must be 0 or more"),
         ({"effective_priority": 999}, "context: effective_priority must be from 0"),
         ({"errors": ["E"]}, "context: .*errors"),
+        ({"created_at": NAIVE}, "context: created_at must be an aware datetime"),
+        ({"run_at": NAIVE}, "context: run_at must be an aware datetime"),
+        ({"expires_at": NAIVE}, "context: expires_at must be an aware datetime"),
+        ({"started_at": NAIVE}, "context: started_at must be an aware datetime"),
+        ({"errors": [AttemptError(1, NAIVE, "failed", "E", None, None, None)]}, "context: errors: at must be an aware"),
+        ({"payload": 5}, "context: payload must be a mapping"),
+        ({"payload": {"a": object()}}, "context: payload must be JSON"),
+        ({"payload": {"a": [(1, 2)]}}, r"context: payload must be JSON, which would change .*\(1, 2\)"),
+        ({"payload": {"a": float("nan")}}, "context: payload must be JSON, which would change"),
+        ({"payload": {1: "a"}}, "context: payload must be JSON, which would change"),
+        ({"saved": {"a": {1}}}, "context: saved must be JSON, which would change"),
+        ({"replaced": {"a": b"x"}}, "context: replaced must be JSON, which would change"),
     ],
 )
 def test_a_wrong_field_is_refused_and_named(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         context(**fields)
+
+
+@no_store
+def test_saved_values_of_one_context_can_be_given_to_another() -> None:
+    first = context(saved={"a": {"b": [1, None]}})
+    second = context(payload={"known": first.saved}, saved=first.saved, replaced=first.saved)
+    assert second.saved == second.replaced == {"a": {"b": [1, None]}}
+    assert second.task.payload == {"known": {"a": {"b": [1, None]}}}
 
 
 @no_store
