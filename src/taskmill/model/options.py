@@ -13,7 +13,7 @@ import msgspec
 from taskmill.errors import ConfigError, InvalidDependency, InvalidTag, SubmissionError
 from taskmill.model.durations import Duration, instant, milliseconds, optional_milliseconds
 from taskmill.model.io_budget import LEARN, IoBudget
-from taskmill.model.settings import RateLimit, Retry, priority_value
+from taskmill.model.settings import RateLimit, Retry, priority_value, slot_count
 from taskmill.model.status import (
     OnDependencyFailure,
     OnDependencyFailureWord,
@@ -220,6 +220,10 @@ def _count(value: object, name: str, error: type[Exception]) -> int | None:
     return value
 
 
+def _slots(value: object, name: str, error: type[Exception]) -> int | None:
+    return None if value is None else slot_count(value, name, error)
+
+
 def _rate(value: object, name: str, error: type[Exception]) -> RateLimit | None:
     if value is not None and not isinstance(value, RateLimit):
         raise error(f"{name} must be a RateLimit such as RateLimit.per_second(5), or None, got {value!r}")
@@ -289,7 +293,7 @@ CHECKS: Mapping[str, Check] = {
     "max_children": _count,
     "rate": _rate,
     "io": _io,
-    "max_concurrency": _count,
+    "max_concurrency": _slots,
     "on_parent_expiry": _on_parent_expiry,
 }
 

@@ -39,6 +39,16 @@ def priority_value(value: object, name: str = "priority", error: type[Exception]
     return int(value)
 
 
+MOST_SLOTS = 1_000_000_000
+"""The largest number of slots. A sum over many nodes still fits in 64 bits."""
+
+
+def slot_count(value: object, name: str = "max_concurrency", error: type[Exception] = ConfigError) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_SLOTS:
+        raise error(f"{name} must be a whole number from 1 to {MOST_SLOTS:,}, got {repr(value)[:40]}")
+    return value
+
+
 MOST_PERMITS = 1_000_000
 """The largest number of permits. A full bucket still fits in 64 bits, whatever the interval."""
 

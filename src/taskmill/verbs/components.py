@@ -175,12 +175,6 @@ def checked_flag(value: object, name: str) -> bool:
     return value
 
 
-def checked_concurrency(n: object) -> int:
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ConfigError(f"max_concurrency must be a whole number of at least 1, got {n!r}")
-    return n
-
-
 async def in_thread(simulate: Callable[..., T], *given: Any) -> T:
     """Run a simulation in a thread; if this is cancelled, the simulation stops at its next step."""
     import asyncio
