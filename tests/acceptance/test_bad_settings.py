@@ -63,6 +63,7 @@ def test_a_wrong_duration_in_a_value_is_refused_by_name(value: Any) -> None:
         ("n", lambda: Retry.exponential(1.5, 1, 1)),  # type: ignore[arg-type]
         ("factor", lambda: Retry.exponential(1, 1, 1, factor=NAN)),
         ("factor", lambda: Retry.exponential(1, 1, 1, factor=math.inf)),
+        ("factor", lambda: Retry.exponential(1, 1, 1, factor=10**400)),
         ("factor", lambda: Retry.exponential(1, 1, 1, factor=True)),
         ("factor", lambda: Retry.exponential(1, 1, 1, factor=-2)),
         ("jitter", lambda: Retry.exponential(1, 1, 1, jitter=1)),  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ Each setting checks itself when it is created, and :mod:`taskmill.policy` applie
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping
 from datetime import timedelta
 from enum import IntEnum
@@ -232,8 +232,8 @@ class Retry(msgspec.Struct, frozen=True, metaclass=SettingsMeta):
             raise ConfigError(f"n, the number of retries, must not be negative, got {self.retries}")
         if isinstance(self.factor, bool) or not isinstance(self.factor, int | float):
             raise ConfigError(f"factor must be a number, not {type(self.factor).__name__}")
-        if not math.isfinite(self.factor) or self.factor < 1:
-            raise ConfigError(f"factor must be a finite number of at least 1, got {self.factor!r}")
+        if not 1 <= self.factor <= sys.float_info.max:
+            raise ConfigError(f"factor must be a finite float of at least 1, got {repr(self.factor)[:40]}")
         if not isinstance(self.jitter, bool):
             raise ConfigError(f"jitter must be True or False, got {self.jitter!r}")
 
