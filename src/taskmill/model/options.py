@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, TypedDict, cast
 
 import msgspec
 
-from taskmill.errors import ConfigError, InvalidDependency, InvalidTag, SubmissionError
+from taskmill.errors import ConfigError, InvalidDependency, InvalidTag, SubmissionError, TaskNotFound
 from taskmill.model.durations import Duration, instant, milliseconds, optional_milliseconds
 from taskmill.model.io_budget import LEARN, IoBudget
 from taskmill.model.settings import RateLimit, Retry, priority_value, slot_count
@@ -218,6 +218,14 @@ def _count(value: object, name: str, error: type[Exception]) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**63:
         raise error(f"{name} must be a whole number of at least 1, or None, got {str(value)[:40]}")
     return value
+
+
+def checked_id(id: object) -> int:
+    if isinstance(id, bool) or not isinstance(id, int):
+        raise ConfigError(f"id must be an int, not {type(id).__name__}")
+    if not 0 <= id < 2**63:
+        raise TaskNotFound(f"no task has the id {id}")
+    return id
 
 
 def _slots(value: object, name: str, error: type[Exception]) -> int | None:

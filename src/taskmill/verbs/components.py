@@ -7,7 +7,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from taskmill.core.process import forked, this_process
-from taskmill.errors import ConfigError, InvalidState, TaskNotFound
+from taskmill.errors import ConfigError, InvalidState
 from taskmill.handle import Handle, HandlesTasks
 from taskmill.model.options import text
 
@@ -155,14 +155,6 @@ class Components(ReadComponents["Store"], HandlesTasks):
     def _handle(self, type: str, stored: Stored) -> Handle[Any]:
         registered = self._registry.find(type)
         return Handle(self, stored, registered.handler.signature.decode_result if registered else None)
-
-
-def checked_id(id: object) -> int:
-    if isinstance(id, bool) or not isinstance(id, int):
-        raise ConfigError(f"id must be an int, not {type(id).__name__}")
-    if not 0 <= id < 2**63:
-        raise TaskNotFound(f"no task has the id {id}")
-    return id
 
 
 def checked_text(value: object, name: str) -> str:
