@@ -23,8 +23,7 @@ from taskmill.define.domain import Domain, SubmitsTasks, current_scheduler
 from taskmill.errors import ConfigError, InvalidState, StoreError
 from taskmill.model.arguments import check_arguments
 from taskmill.model.durations import Duration, milliseconds
-from taskmill.model.settings import Aging, Group, Priority, Retention, Retry
-from taskmill.verbs.components import checked_concurrency
+from taskmill.model.settings import Aging, Group, Priority, Retention, Retry, slot_count
 from taskmill.verbs.looking_ahead import LookAheadMethods
 from taskmill.verbs.running import RunMethods
 from taskmill.verbs.submitting import SubmitMethods
@@ -118,9 +117,7 @@ class Scheduler(SubmitMethods, LookAheadMethods, RunMethods):
             cancel_timeout=milliseconds(cancel_timeout, "cancel_timeout") / 1000,
             shutdown_grace=milliseconds(shutdown_grace, "shutdown_grace") / 1000,
             retention=retention,
-            declared=declared(
-                self._registry, checked_concurrency(max_concurrency), groups, default_group, aging, preempt_at
-            ),
+            declared=declared(self._registry, slot_count(max_concurrency), groups, default_group, aging, preempt_at),
             throttle=throttle or ThrottlePolicy(),
             cron=crons,
         )
@@ -149,6 +146,8 @@ class Scheduler(SubmitMethods, LookAheadMethods, RunMethods):
     @check_arguments
     def provide(self, *objects: Any, domain: str | Domain | None = None) -> None:
         """Add objects that handlers get with ``ctx.state(T)``, of one domain or of all, before or after opening."""
+        if self._is_open:
+            self._opened()
         self._registry.provide(objects, domain)
 
     # Opening and closing

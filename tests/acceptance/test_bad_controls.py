@@ -95,7 +95,7 @@ def test_a_wrong_rate_of_a_task_type_is_refused(value: Any) -> None:
         async def work() -> None: ...
 
 
-@pytest.mark.parametrize("value", [0, -1, 1.5, "3", True], ids=shown)
+@pytest.mark.parametrize("value", [0, -1, 1.5, "3", True, 1_000_000_001], ids=shown)
 @pytest.mark.one_engine("it is refused before the store is asked")
 def test_a_wrong_cap_of_a_domain_is_refused(value: Any) -> None:
     with pytest.raises(ConfigError, match=r"\bmax_concurrency\b"):
@@ -183,7 +183,7 @@ async def test_a_pause_has_one_end(scheduler: Scheduler, path: Path) -> None:
     await refused(path, lambda: scheduler.group("g").pause(until=later, duration=5), ConfigError, "until and duration")
 
 
-@pytest.mark.parametrize("value", [0, -1, 1.5, "3", True], ids=shown)
+@pytest.mark.parametrize("value", [0, -1, 1.5, "3", True, 1_000_000_001], ids=shown)
 @pytest.mark.one_engine("it is refused before the store is asked")
 async def test_a_wrong_concurrency_of_a_domain_is_refused(scheduler: Scheduler, path: Path, value: Any) -> None:
     await refused(path, lambda: scheduler.domain("box").set_max_concurrency(value), ConfigError, "max_concurrency")

@@ -16,7 +16,7 @@ from tests.acceptance.box import BAD_DURATIONS, NAN, box, shown
 pytestmark = pytest.mark.one_engine("it is refused before there is a store")
 
 BAD_SETTINGS: list[tuple[str, object]] = [
-    *(("max_concurrency", value) for value in (0, -1, 1.5, "8", True, None)),
+    *(("max_concurrency", value) for value in (0, -1, 1.5, "8", True, None, 1_000_000_001, 2**63)),
     *(("retry", value) for value in (3, "none")),
     *(("default_ttl", value) for value in BAD_DURATIONS),
     *(("retention", value) for value in (5, "all", 10_000)),
@@ -63,6 +63,7 @@ def test_a_wrong_duration_in_a_value_is_refused_by_name(value: Any) -> None:
         ("n", lambda: Retry.exponential(1.5, 1, 1)),  # type: ignore[arg-type]
         ("factor", lambda: Retry.exponential(1, 1, 1, factor=NAN)),
         ("factor", lambda: Retry.exponential(1, 1, 1, factor=math.inf)),
+        ("factor", lambda: Retry.exponential(1, 1, 1, factor=10**400)),
         ("factor", lambda: Retry.exponential(1, 1, 1, factor=True)),
         ("factor", lambda: Retry.exponential(1, 1, 1, factor=-2)),
         ("jitter", lambda: Retry.exponential(1, 1, 1, jitter=1)),  # type: ignore[arg-type]

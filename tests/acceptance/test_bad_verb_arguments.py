@@ -73,7 +73,7 @@ async def test_a_wrong_duration_of_a_verb_is_refused_by_name(scheduler: Schedule
     await refused(path, lambda: handle.result(timeout=value), ConfigError, "timeout")
 
 
-@pytest.mark.parametrize("n", [0, -1, True, 1.5, "8", None])
+@pytest.mark.parametrize("n", [0, -1, True, 1.5, "8", None, 1_000_000_001])
 @pytest.mark.one_engine("it is refused before the store is asked")
 async def test_a_wrong_concurrency_is_refused(scheduler: Scheduler, path: Path, n: Any) -> None:
     await refused(path, lambda: scheduler.set_max_concurrency(n), ConfigError, "max_concurrency")

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -132,6 +133,16 @@ def test_a_forecast_of_few_tasks_has_a_bounded_number_of_samples() -> None:
     assert sample_count(10**9, 1) < 20_000
     assert sample_count(10**9, 1_000_000) == 10
     assert sample_count(3, 1_000_000) == 3
+
+
+@pytest.mark.parametrize("id", ["x", None, True, 1.0])
+async def test_only_an_id_has_an_outlook(scheduler: Scheduler, id: Any) -> None:
+    await step.submit()
+    forecast = await scheduler.forecast(samples=1)
+    with pytest.raises(ConfigError, match=f"id must be an int, not {type(id).__name__}"):
+        forecast.of(id)
+    with pytest.raises(TaskNotFound, match="no task has the id -1"):
+        forecast.of(-1)
 
 
 async def test_wrong_arguments_are_named(scheduler: Scheduler) -> None:

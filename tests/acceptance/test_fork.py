@@ -41,7 +41,18 @@ def is_explained(message: str, parent: int) -> bool:
 def test_an_inherited_scheduler_raises_in_the_child_and_works_on_in_the_parent(tmp_path: Path) -> None:
     found = run("async", tmp_path)
     child = found["child"]
-    for verb in ("open", "submit", "submit_sync", "get", "result", "events", "next event", "stop", "open again"):
+    for verb in (
+        "open",
+        "submit",
+        "submit_sync",
+        "get",
+        "result",
+        "events",
+        "next event",
+        "provide",
+        "stop",
+        "open again",
+    ):
         assert is_explained(child[verb], child["parent"]), (verb, child[verb])
     assert child["dispatching"] is False
     assert child["close"] == "no error"
@@ -53,7 +64,7 @@ def test_an_inherited_blocking_scheduler_raises_in_the_child_and_works_on_in_the
 ) -> None:
     found = run("blocking", tmp_path)
     child = found["child"]
-    for verb in ("open", "submit", "submit_sync", "result", "events", "next event", "open again"):
+    for verb in ("open", "submit", "submit_sync", "result", "events", "next event", "provide", "open again"):
         assert is_explained(child[verb], child["parent"]), (verb, child[verb])
     assert child["exit"] == "no error"
     # SQLite's records about locks are inherited, so the file cannot be opened with them.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypedDict
+from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, NotRequired, TypedDict, TypeVar
 
 import msgspec
 import pytest
@@ -39,6 +40,45 @@ class Pair(NamedTuple):
 
 class Words(TypedDict):
     colour: str
+    size: NotRequired[str]
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+Part = TypeVar("Part")
+Other = TypeVar("Other")
+
+
+class Box(msgspec.Struct, Generic[Part]):
+    inside: Part
+    more: dict[str, Part] = {}
+    best: Part | None = None
+
+
+class Crate(Box[list[Part]], Generic[Part, Other]):
+    lid: Other | None = None
+
+
+class PhotoBox(Box[Photo]): ...
+
+
+@dataclass
+class Frame(Generic[Part]):
+    inside: Part
+
+
+class Album(BaseModel, Generic[Part]):
+    inside: Part
+
+
+class Card(TypedDict, Generic[Part]):
+    inside: Part
+
+
+PhotoPath = NewType("PhotoPath", Photo)
+Name = NewType("Name", str)
 
 
 KEYS: list[tuple[Any, Any, Any, str]] = [
@@ -56,6 +96,21 @@ KEYS: list[tuple[Any, Any, Any, str]] = [
     (dict[str, Place], {"x": Place("b")}, ("value.x.bucket",), "b"),
     (dict[str, Any], {"x": {"y": 1}}, ("value.x.y",), "[1]"),
     (Any, {"x": {"y": "z"}}, ("value.x.y",), "z"),
+    (dict[Colour, int], {"red": 3}, ("value.red",), "[3]"),
+    (dict[Literal["a", "b"], int], {"a": 3}, ("value.a",), "[3]"),
+    (dict[Name, int], {"a": 3}, ("value.a",), "[3]"),
+    (dict[str, int], {"y": 1}, ("value.x", "value.y"), "[null,1]"),
+    (Words, {"colour": "red"}, ("value.size", "value.colour"), '[null,"red"]'),
+    (PhotoPath, Photo(Path("a")), ("value.path.name",), "a"),
+    (Box[Photo], Box(Photo(Path("a"))), ("value.inside.path.name",), "a"),
+    (Box[Photo], Box(Photo(Path("a")), {"x": Photo(Path("b"))}), ("value.more.x.folder",), "."),
+    (Box[Place], Box(Place("a"), best=Place("b")), ("value.best.bucket",), "b"),
+    (Box, Box({"path": "a"}), ("value.inside.path",), "a"),
+    (PhotoBox, PhotoBox(Photo(Path("a"))), ("value.inside.path.name",), "a"),
+    (Crate[int, Place], Crate([1], lid=Place("b")), ("value.lid.bucket",), "b"),
+    (Frame[Photo], Frame(Photo(Path("a"))), ("value.inside.path.name",), "a"),
+    (Card[Place], {"inside": Place("b")}, ("value.inside.bucket",), "b"),
+    (Album[Model], Album[Model](inside=Model(path="a")), ("value.inside.path",), "a"),
 ]
 
 
@@ -131,15 +186,60 @@ def test_a_path_that_leads_nowhere_is_refused_when_the_task_is_defined(key: Any,
         domain.task(key=key)(work)
 
 
-async def test_a_mapping_without_the_key_of_a_path_is_refused_at_submit() -> None:
+async def test_a_path_leads_into_further_keyword_arguments() -> None:
     domain = Domain("d")
 
-    @domain.task(key=("value.x",))
-    async def work(value: dict[str, int]) -> None: ...
+    @domain.task(key=("more.bucket", "more.photo.bucket"))
+    async def work(**more: Place) -> None: ...
 
     async with Scheduler(domains=[domain]):
-        with pytest.raises(SubmissionError, match="computing key raised KeyError: 'x'"):
-            await work.submit({"y": 1})
+        handles = [await work.submit(photo=Place("a")), await work.submit(photo=Place("a"), other=Place("b"))]
+        nothing = await work.submit(other=Place("b"))
+        assert (await handles[0].record()).key == '[null,"a"]'
+        assert (await nothing.record()).key is None
+    assert handles[0].id == handles[1].id
+
+
+@pytest.mark.parametrize(("kind", "value"), [(dict[str, int], {"y": 1}), (Words, {"colour": "red"})])
+async def test_a_task_has_no_key_if_no_mapping_has_an_entry_that_a_path_names(kind: Any, value: Any) -> None:
+    domain = Domain("d")
+
+    async def work(value: Any) -> None: ...
+
+    work.__annotations__ = {"value": kind}
+    task = domain.task(key=("value.size",))(work)
+    async with Scheduler(domains=[domain]):
+        assert (await (await task.submit(value)).record()).key is None
+
+
+@pytest.mark.one_engine("no store is opened")
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("rest.path", "rest has no 'path': it is a list"),
+        ("more.place.bukket", r"more.place has no 'bukket': it is a Place"),
+        ("numbers.1", r"numbers has no '1': it is dict\[int, str\], and a path can only name a key that is a text"),
+        ("chosen.c", r"chosen has no 'c': it is dict\[typing.Literal"),
+        ("box.inside.pth", "box.inside has no 'pth': it is a Photo"),
+        ("crate.inside.path", "crate.inside has no 'path': it is a list"),
+        ("named.pth", "named has no 'pth': it is a Photo"),
+    ],
+)
+def test_a_path_that_no_value_can_have_is_refused_when_the_task_is_defined(path: str, says: str) -> None:
+    domain = Domain("d")
+
+    async def work(
+        numbers: dict[int, str],
+        chosen: dict[Literal["a", "b"], str],
+        box: Box[Photo],
+        crate: Crate[Photo, int],
+        named: PhotoPath,
+        *rest: Photo,
+        **more: Place,
+    ) -> None: ...
+
+    with pytest.raises(ConfigError, match=says):
+        domain.task(key=(path,))(work)
 
 
 @pytest.mark.one_engine("no store is opened")

@@ -132,6 +132,7 @@ async def test_the_same_seed_gives_the_same_run(scheduler: Scheduler) -> None:
         ([], "changes must be a mapping"),
         ({"slots": 3}, "'slots' cannot be changed"),
         ({"max_concurrency": 0}, "max_concurrency must be a whole number"),
+        ({"max_concurrency": 2**63}, "max_concurrency must be a whole number from 1 to 1,000,000,000"),
         ({"groups": ["a"]}, "groups must be a mapping"),
         ({"groups": {"a": {"size": 1}}}, r"groups\['a'\] has no field 'size'"),
         ({"groups": {"a": {"cap": 0}}}, r"groups\['a'\]: cap must be at least 1"),

@@ -16,6 +16,7 @@ from taskmill import (
     ConfigError,
     Context,
     Domain,
+    GiveUp,
     InvalidState,
     IoBudget,
     Retry,
@@ -23,10 +24,15 @@ from taskmill import (
     TaskFailed,
     TaskProgress,
 )
+from taskmill.execute.middleware import HandlerError
 from taskmill.testing import ManualClock, ObservedScheduler, context
 from taskmill.testing.plugin import SchedulerFactory
+from tests.runtime.around import handlers
 
 no_store = pytest.mark.one_engine("a Context without a scheduler has no store")
+
+
+NAIVE = datetime(2030, 1, 1)
 
 
 class Database:
@@ -134,11 +140,31 @@ async def test_a_spawned_task_cannot_be_awaited() -> None:
         ({"retries": -1}, "context: retries must be 0 or more"),
         ({"effective_priority": 999}, "context: effective_priority must be from 0"),
         ({"errors": ["E"]}, "context: .*errors"),
+        ({"created_at": NAIVE}, "context: created_at must be an aware datetime"),
+        ({"run_at": NAIVE}, "context: run_at must be an aware datetime"),
+        ({"expires_at": NAIVE}, "context: expires_at must be an aware datetime"),
+        ({"started_at": NAIVE}, "context: started_at must be an aware datetime"),
+        ({"errors": [AttemptError(1, NAIVE, "failed", "E", None, None, None)]}, "context: errors: at must be an aware"),
+        ({"payload": 5}, "context: payload must be a mapping"),
+        ({"payload": {"a": object()}}, "context: payload must be JSON"),
+        ({"payload": {"a": [(1, 2)]}}, r"context: payload must be JSON, which would change .*\(1, 2\)"),
+        ({"payload": {"a": float("nan")}}, "context: payload must be JSON, which would change"),
+        ({"payload": {1: "a"}}, "context: payload must be JSON, which would change"),
+        ({"saved": {"a": {1}}}, "context: saved must be JSON, which would change"),
+        ({"replaced": {"a": b"x"}}, "context: replaced must be JSON, which would change"),
     ],
 )
 def test_a_wrong_field_is_refused_and_named(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         context(**fields)
+
+
+@no_store
+def test_saved_values_of_one_context_can_be_given_to_another() -> None:
+    first = context(saved={"a": {"b": [1, None]}})
+    second = context(payload={"known": first.saved}, saved=first.saved, replaced=first.saved)
+    assert second.saved == second.replaced == {"a": {"b": [1, None]}}
+    assert second.task.payload == {"known": {"a": {"b": [1, None]}}}
 
 
 @no_store
@@ -206,6 +232,43 @@ async def test_inline_raise_raises_the_last_error_if_retries_fail_or_wait(taskmi
         await fail_later.submit()
 
 
+async def test_inline_raise_raises_nothing_for_a_duplicate_of_a_task_that_did_not_run(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
+) -> None:
+    domain = Domain("d")
+
+    @domain.task(key="k", retry=Retry.constant(3, delay=60))
+    def fail_later() -> None:
+        raise ValueError("for now")
+
+    await taskmill_scheduler(domains=[domain], inline="raise")
+    with pytest.raises(ValueError, match="for now"):
+        await fail_later.submit()
+    assert (await fail_later.submit()).kind == "duplicate"
+    await manual_clock.advance(60)
+    with pytest.raises(ValueError, match="for now"):
+        await fail_later.submit()
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "message"),
+    [
+        ("boom", ValueError, "^boom$"),
+        ("give up", GiveUp, "^no more$"),
+        ("key", KeyError, "missing"),
+        ("text", HandlerError, "^UnicodeDecodeError: "),
+        ("stop", HandlerError, "^StopIteration: over$"),
+        ("own", HandlerError, "^OwnError: mine$"),
+    ],
+)
+async def test_inline_raise_raises_a_built_in_exception_of_a_handler_in_a_process(
+    taskmill_scheduler: SchedulerFactory, how: str, kind: type[Exception], message: str
+) -> None:
+    await taskmill_scheduler(domains=[handlers.work], inline="raise")
+    with pytest.raises(kind, match=message):
+        await handlers.fail.submit(how)
+
+
 async def test_inline_raise_raises_task_failed_if_no_handler_of_the_task_failed(
     taskmill_scheduler: SchedulerFactory,
 ) -> None:
@@ -235,9 +298,10 @@ async def test_inline_keeps_the_middleware_of_the_program(taskmill_scheduler: Sc
 
 
 @pytest.mark.one_engine("it is refused before there is a store")
-async def test_another_word_for_inline_is_refused(taskmill_scheduler: SchedulerFactory) -> None:
-    with pytest.raises(ConfigError, match="inline must be True, False or 'raise', got 'raises'"):
-        await taskmill_scheduler(inline="raises")
+@pytest.mark.parametrize("inline", ["raises", 1, 0, None])
+async def test_another_word_for_inline_is_refused(taskmill_scheduler: SchedulerFactory, inline: Any) -> None:
+    with pytest.raises(ConfigError, match=f"inline must be True, False or 'raise', got {inline!r}"):
+        await taskmill_scheduler(inline=inline)
 
 
 async def test_spawned_tasks_count_as_submitted(taskmill_scheduler: SchedulerFactory) -> None:

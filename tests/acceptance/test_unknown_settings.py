@@ -132,6 +132,14 @@ def test_a_blocking_method_refuses_arguments_that_it_does_not_have() -> None:
                 call()
 
 
+def test_the_error_of_a_blocking_method_names_the_public_class() -> None:
+    with blocking.Scheduler() as scheduler:
+        door: Any = scheduler
+        for call in (door.forecast, door.wait):
+            with pytest.raises(ConfigError, match=rf"^Scheduler\.{call.__name__} has no setting 'bogus'; it has "):
+                call(bogus=1)
+
+
 def test_a_call_that_waits_while_another_thread_closes_ends_with_an_error() -> None:
     domain = Domain("d")
 

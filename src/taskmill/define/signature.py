@@ -210,7 +210,8 @@ class HandlerSignature:
         # Imported here, because few task types have such a key.
         from taskmill.define.key_paths import checked_paths, key_from
 
-        make = key_from(checked_paths(paths, self._annotations, self.type_name), json_encode)
+        kinds = {name: _field(each, self._annotations[name])[1] for name, each in self._signature.parameters.items()}
+        make = key_from(checked_paths(paths, kinds, self.type_name), json_encode)
         return lambda payload: make(self._decoder.decode(payload))
 
     def computing(self, function: Callable[..., Any], option: str) -> Callable[[str], Any]:

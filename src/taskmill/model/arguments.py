@@ -20,15 +20,18 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-def check_arguments(call: Callable[P, R]) -> Callable[P, R]:
-    """Raise ``ConfigError`` if a function is called with arguments that it does not have."""
+def check_arguments(call: Callable[P, R], name: str | None = None) -> Callable[P, R]:
+    """Raise ``ConfigError`` if a function is called with arguments that it does not have.
+
+    ``name`` is its name in the error, if not its own.
+    """
 
     @functools.wraps(call)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return call(*args, **kwargs)
         except TypeError:
-            _complain(call, _name(call), args, kwargs)
+            _complain(call, name or _name(call), args, kwargs)
             raise
 
     return checked
@@ -40,11 +43,14 @@ def check_settings(settings: type[T]) -> type[T]:
     return settings
 
 
-def check_methods(checked: type[T]) -> type[T]:
-    """Raise ``ConfigError`` if a class or a public method of it is called with arguments that it does not have."""
+def check_methods(checked: type[T], owner: str | None = None) -> type[T]:
+    """Raise ``ConfigError`` if a class or a public method of it is called with arguments that it does not have.
+
+    ``owner`` is the name of the public class that inherits the methods, if this one is internal.
+    """
     for name, method in list(vars(checked).items()):
         if isinstance(method, FunctionType) and (name == "__init__" or not name.startswith("_")):
-            setattr(checked, name, check_arguments(method))
+            setattr(checked, name, check_arguments(method, owner and f"{owner}.{name}"))
     return checked
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from taskmill.errors import TaskmillError, TaskNotFound
 from taskmill.model.io_budget import IoBudget
+from taskmill.model.options import checked_id
 
 T = TypeVar("T")
 
@@ -83,7 +84,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
     def of(self, id: int) -> Outlook:
         """Return when a task starts and ends; raise ``TaskNotFound`` if it was not active."""
-        if id not in self.tasks:
+        if checked_id(id) not in self.tasks:
             raise TaskNotFound(f"task {id} was not active when the forecast was made")
         return self.tasks[id]
 

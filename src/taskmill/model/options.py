@@ -10,10 +10,10 @@ from typing import Any, Literal, Protocol, TypedDict, cast
 
 import msgspec
 
-from taskmill.errors import ConfigError, InvalidDependency, InvalidTag, SubmissionError
+from taskmill.errors import ConfigError, InvalidDependency, InvalidTag, SubmissionError, TaskNotFound
 from taskmill.model.durations import Duration, instant, milliseconds, optional_milliseconds
 from taskmill.model.io_budget import LEARN, IoBudget
-from taskmill.model.settings import RateLimit, Retry, priority_value
+from taskmill.model.settings import RateLimit, Retry, priority_value, slot_count
 from taskmill.model.status import (
     OnDependencyFailure,
     OnDependencyFailureWord,
@@ -220,6 +220,18 @@ def _count(value: object, name: str, error: type[Exception]) -> int | None:
     return value
 
 
+def checked_id(id: object) -> int:
+    if isinstance(id, bool) or not isinstance(id, int):
+        raise ConfigError(f"id must be an int, not {type(id).__name__}")
+    if not 0 <= id < 2**63:
+        raise TaskNotFound(f"no task has the id {id}")
+    return id
+
+
+def _slots(value: object, name: str, error: type[Exception]) -> int | None:
+    return None if value is None else slot_count(value, name, error)
+
+
 def _rate(value: object, name: str, error: type[Exception]) -> RateLimit | None:
     if value is not None and not isinstance(value, RateLimit):
         raise error(f"{name} must be a RateLimit such as RateLimit.per_second(5), or None, got {value!r}")
@@ -289,7 +301,7 @@ CHECKS: Mapping[str, Check] = {
     "max_children": _count,
     "rate": _rate,
     "io": _io,
-    "max_concurrency": _count,
+    "max_concurrency": _slots,
     "on_parent_expiry": _on_parent_expiry,
 }
 

@@ -5,7 +5,7 @@ Each setting checks itself when it is created, and :mod:`taskmill.policy` applie
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping
 from datetime import timedelta
 from enum import IntEnum
@@ -37,6 +37,16 @@ def priority_value(value: object, name: str = "priority", error: type[Exception]
     if not 0 <= value <= 255:
         raise error(f"{name} must be from 0 (most urgent) to 255, got {value}")
     return int(value)
+
+
+MOST_SLOTS = 1_000_000_000
+"""The largest number of slots. A sum over many nodes still fits in 64 bits."""
+
+
+def slot_count(value: object, name: str = "max_concurrency", error: type[Exception] = ConfigError) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_SLOTS:
+        raise error(f"{name} must be a whole number from 1 to {MOST_SLOTS:,}, got {repr(value)[:40]}")
+    return value
 
 
 MOST_PERMITS = 1_000_000
@@ -222,8 +232,8 @@ class Retry(msgspec.Struct, frozen=True, metaclass=SettingsMeta):
             raise ConfigError(f"n, the number of retries, must not be negative, got {self.retries}")
         if isinstance(self.factor, bool) or not isinstance(self.factor, int | float):
             raise ConfigError(f"factor must be a number, not {type(self.factor).__name__}")
-        if not math.isfinite(self.factor) or self.factor < 1:
-            raise ConfigError(f"factor must be a finite number of at least 1, got {self.factor!r}")
+        if not 1 <= self.factor <= sys.float_info.max:
+            raise ConfigError(f"factor must be a finite float of at least 1, got {repr(self.factor)[:40]}")
         if not isinstance(self.jitter, bool):
             raise ConfigError(f"jitter must be True or False, got {self.jitter!r}")
 

@@ -15,7 +15,7 @@ from msgspec import UNSET
 from taskmill.errors import ConfigError
 from taskmill.model.controls import EVERYTHING, Change, Controls, Declared, Pause, Scope, ScopeKind
 from taskmill.model.options import text
-from taskmill.model.settings import Aging, Group, RateLimit
+from taskmill.model.settings import Aging, Group, RateLimit, slot_count
 from taskmill.policy.rules import Rules, changed, combined
 
 NAMES = ("max_concurrency", "groups", "default_group", "aging", "rates", "resume")
@@ -44,10 +44,7 @@ def checked_changes(changes: object, rules: Rules) -> TriedChanges:
             raise ConfigError(f"changes: {name!r} cannot be changed; use any of {', '.join(NAMES)}")
     declared: dict[str, Any] = {}
     if "max_concurrency" in given:
-        slots = given["max_concurrency"]
-        if isinstance(slots, bool) or not isinstance(slots, int) or slots < 1:
-            raise ConfigError(f"changes: max_concurrency must be a whole number of at least 1, got {slots!r}")
-        declared["max_concurrency"] = slots
+        declared["max_concurrency"] = slot_count(given["max_concurrency"], "changes: max_concurrency")
     if "default_group" in given:
         declared["default_group"] = _value(Group, given["default_group"], rules.declared.default_group, "default_group")
     if "aging" in given:

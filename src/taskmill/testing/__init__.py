@@ -3,6 +3,7 @@ submitted, and a pytest plugin."""
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Any, Literal
@@ -10,6 +11,7 @@ from typing import Any, Literal
 from taskmill.define.context import Context
 from taskmill.define.task import Task
 from taskmill.errors import ConfigError, TaskFailed
+from taskmill.define.middleware import HandlerError
 from taskmill.handle import Handle
 from taskmill.model.records import HistoryRecord
 from taskmill.model.status import Ending
@@ -29,14 +31,14 @@ class ObservedScheduler(Scheduler):
     """
 
     def __init__(self, *args: Any, inline: bool | Literal["raise"] = False, **settings: Any) -> None:
-        if inline not in (True, False, "raise"):
+        if not isinstance(inline, bool) and inline != "raise":
             raise ConfigError(f"inline must be True, False or 'raise', got {inline!r}")
         if inline == "raise":
             settings["middleware"] = [*settings.get("middleware", ()), self._keep_error]
         super().__init__(*args, **settings)
         self._inline = inline
         self._errors: dict[int, BaseException] = {}
-        """The exception of each task's last attempt, if it failed; only with ``inline="raise"``."""
+        """The exceptions of the failed last attempts of this submission; only with ``inline="raise"``."""
         self.submitted: list[Submission] = []
         """Every submission that was stored, in order."""
 
@@ -48,6 +50,7 @@ class ObservedScheduler(Scheduler):
         handles = await super().submit_many(given, connection=connection)
         self.submitted += given
         if self._inline and not self.is_dispatching:
+            self._errors.clear()
             await self.run_until_idle()
             if self._inline == "raise":
                 await self._raise_first_error(handles)
@@ -64,7 +67,7 @@ class ObservedScheduler(Scheduler):
         try:
             yield
         except Exception as wrong:
-            self._errors[ctx.task.id] = wrong
+            self._errors[ctx.task.id] = _as_raised(wrong) if isinstance(wrong, HandlerError) else wrong
             raise
 
     async def _raise_first_error(self, handles: Iterable[Handle[Any]]) -> None:
@@ -91,6 +94,21 @@ class ObservedScheduler(Scheduler):
         name = task if isinstance(task, str) else task.name
         seen = [dict(submission.payload) for submission in self.submitted if submission.type == name]
         assert not seen, f"{name} was submitted with {seen!r}"
+
+
+def _as_raised(wrong: HandlerError) -> Exception:
+    """Return a built-in exception for that of a handler in a process, of which only the text is known; else itself."""
+    message = str(wrong).partition(": ")[2]
+    kind = getattr(builtins, wrong.exception, None)
+    # A coroutine cannot raise StopIteration.
+    if not isinstance(kind, type) or not issubclass(kind, Exception) or kind is StopIteration:
+        return wrong
+    try:
+        raised = kind(message)
+    except TypeError:
+        return wrong  # it takes more than a text
+    raised.__cause__ = wrong
+    return raised
 
 
 _MISSING = object()

@@ -11,11 +11,12 @@ import msgspec
 
 from taskmill.define.context import ALREADY_DONE, Context
 from taskmill.define.domain import checked_state
-from taskmill.define.signature import json_encode
+from taskmill.define.signature import NOT_JSON, json_encode
 from taskmill.define.task import Task
 from taskmill.errors import ConfigError, InvalidState
 from taskmill.handle import Handle, HandlesTasks, Spawned
 from taskmill.model.arguments import check_arguments
+from taskmill.model.durations import instant
 from taskmill.model.io_budget import NO_IO, IoBudget
 from taskmill.model.progress import ProgressReport, TaskProgress
 from taskmill.model.records import AttemptError, HistoryRecord, TaskRecord
@@ -71,6 +72,14 @@ def context(
     priority = priority_value(priority, "context: priority")
     if effective_priority is not None:
         effective_priority = priority_value(effective_priority, "context: effective_priority")
+    for field, at in (
+        ("created_at", created_at),
+        ("run_at", run_at),
+        ("expires_at", expires_at),
+        ("started_at", started_at),
+    ):
+        if at is not None:
+            instant(at, f"context: {field}")
     now = datetime.now(UTC)
     fields: dict[str, object] = {
         "id": id,
@@ -81,7 +90,7 @@ def context(
         "group": group,
         "priority": priority,
         "effective_priority": priority if effective_priority is None else effective_priority,
-        "payload": {} if payload is None else payload,
+        "payload": {} if payload is None else _plain("payload", payload),
         "tags": {} if tags is None else tags,
         "attempt": attempt,
         "retries": retries,
@@ -100,20 +109,29 @@ def context(
         record = msgspec.convert(fields, TaskRecord)
     except msgspec.ValidationError as wrong:
         raise ConfigError(f"context: {wrong}") from None
+    for error in record.errors:
+        instant(error.at, "context: errors: at")
     return RecordingContext(
         record, _encoded("saved", saved), _encoded("replaced", replaced), checked_state(state), children, cancelled
     )
 
 
-def _encoded(name: str, values: object) -> str | None:
-    if values is None:
-        return None
+def _encoded(field: str, values: object) -> str | None:
+    return None if values is None else json_encode(_plain(field, values)).decode()
+
+
+def _plain(field: str, values: object) -> dict[str, Any]:
+    """Return a mapping as it would be read from a store; refuse one that JSON would change."""
     if not isinstance(values, Mapping):
-        raise ConfigError(f"context: {name} must be a mapping, got {values!r}")
+        raise ConfigError(f"context: {field} must be a mapping, got {values!r}")
+    given = dict(cast("Mapping[object, object]", values))
     try:
-        return json_encode(dict(cast("Mapping[object, object]", values))).decode()
-    except (TypeError, ValueError, OverflowError) as wrong:
-        raise ConfigError(f"context: {name} must be JSON: {wrong}") from None
+        kept: dict[str, Any] = msgspec.json.decode(json_encode(given))
+    except NOT_JSON as wrong:
+        raise ConfigError(f"context: {field} must be JSON: {wrong}") from None
+    if kept != given:
+        raise ConfigError(f"context: {field} must be JSON, which would change {given!r} to {kept!r}")
+    return kept
 
 
 class RecordingContext(Context):

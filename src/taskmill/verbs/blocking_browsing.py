@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from taskmill.model.arguments import check_methods
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-@check_methods
+@partial(check_methods, owner="Scheduler")
 class BlockingBrowseMethods(ABC):
     """Methods that read a bounded amount and change nothing."""
 

@@ -18,10 +18,11 @@ from taskmill.model.controls import Change, Scope, ScopeKind
 from taskmill.model.durations import Duration, from_ms, milliseconds
 from taskmill.model.filters import FilterOptions, checked_filters
 from taskmill.model.io_budget import MOST_BYTES, IoBudget
+from taskmill.model.options import checked_id
 from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.settings import Group
 from taskmill.model.status import Ending, Status
-from taskmill.verbs.components import OpenStore, checked_id, checked_text
+from taskmill.verbs.components import OpenStore, checked_text
 from taskmill.verbs.reading import ReadMethods
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from taskmill.core.process import forked, this_process
-from taskmill.errors import ConfigError, InvalidState, TaskNotFound
+from taskmill.errors import ConfigError, InvalidState
 from taskmill.handle import Handle, HandlesTasks
 from taskmill.model.options import text
 
@@ -157,14 +157,6 @@ class Components(ReadComponents["Store"], HandlesTasks):
         return Handle(self, stored, registered.handler.signature.decode_result if registered else None)
 
 
-def checked_id(id: object) -> int:
-    if isinstance(id, bool) or not isinstance(id, int):
-        raise ConfigError(f"id must be an int, not {type(id).__name__}")
-    if not 0 <= id < 2**63:
-        raise TaskNotFound(f"no task has the id {id}")
-    return id
-
-
 def checked_text(value: object, name: str) -> str:
     return text(value, name, ConfigError)
 
@@ -173,12 +165,6 @@ def checked_flag(value: object, name: str) -> bool:
     if not isinstance(value, bool):
         raise ConfigError(f"{name} must be True or False, got {value!r}")
     return value
-
-
-def checked_concurrency(n: object) -> int:
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ConfigError(f"max_concurrency must be a whole number of at least 1, got {n!r}")
-    return n
 
 
 async def in_thread(simulate: Callable[..., T], *given: Any) -> T:

@@ -10,11 +10,11 @@ import msgspec
 from taskmill.errors import ConfigError, InvalidState, StoreError
 from taskmill.handle import Handle
 from taskmill.model.filters import FilterOptions, checked_filters
+from taskmill.model.options import checked_id
 from taskmill.model.records import HistoryRecord
 from taskmill.model.settings import PRUNE_BITE, Retention, chosen_retention
 from taskmill.model.status import Ending
 from taskmill.model.submission import Stored
-from taskmill.verbs.components import checked_id
 from taskmill.verbs.waiting import WaitMethods
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ from taskmill.errors import ConfigError, TaskNotFound
 from taskmill.model.controls import EVERYTHING, ScopeKind
 from taskmill.model.durations import FIRST_INSTANT_MS, Duration, instant, milliseconds
 from taskmill.model.filters import FilterOptions, checked_filters
+from taskmill.model.options import checked_id
 from taskmill.model.records import ErrorGroup, HistoryRecord, TaskGraph, TaskRecord, TypeStats
 from taskmill.model.status import Ending, Status
-from taskmill.verbs.components import OpenStore, ReadComponents, checked_id, checked_text, in_thread
+from taskmill.verbs.components import OpenStore, ReadComponents, checked_text, in_thread
 
 if TYPE_CHECKING:
     from taskmill.model.cluster import NodeAtWork

@@ -14,9 +14,9 @@ from taskmill.model.arguments import check_arguments
 from taskmill.model.controls import EVERYTHING, Change, Declared, Scope, ScopeKind
 from taskmill.model.durations import Duration, from_ms, instant, milliseconds
 from taskmill.model.records import HistoryRecord
-from taskmill.model.settings import Group, RateLimit, priority_value
+from taskmill.model.settings import Group, RateLimit, priority_value, slot_count
 from taskmill.model.type_name import domain_of
-from taskmill.verbs.components import checked_concurrency, checked_text
+from taskmill.verbs.components import checked_text
 from taskmill.verbs.control import ControlMethods
 
 
@@ -54,7 +54,7 @@ class TuneMethods(ControlMethods):
 
     async def set_max_concurrency(self, n: int) -> None:
         """Set how many tasks may run at once; running tasks are not interrupted."""
-        await self._declare(msgspec.structs.replace(self._settings.declared, max_concurrency=checked_concurrency(n)))
+        await self._declare(msgspec.structs.replace(self._settings.declared, max_concurrency=slot_count(n)))
 
     async def _declare(self, declared: Declared) -> None:
         """Change settings that the program declares."""
@@ -224,7 +224,7 @@ class DomainControl:
     async def set_max_concurrency(self, n: int | None) -> None:
         """Set how many tasks of the domain may run at once; ``None`` removes the limit."""
         self._scheduler._opened()
-        cap = None if n is None else checked_concurrency(n)
+        cap = None if n is None else slot_count(n)
         await self._scheduler._known_domain(self.name)
         await self._scheduler._change({self._scope: Change(cap=cap)})
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from taskmill.errors import StoreError, StoreLost, TimedOut
 from taskmill.model.arguments import check_arguments
 from taskmill.model.durations import Duration, optional_milliseconds
+from taskmill.model.options import checked_id
 from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.status import Ending, Status
 from taskmill.verbs.browsing import BrowseMethods
-from taskmill.verbs.components import Components, checked_id, checked_text
+from taskmill.verbs.components import Components, checked_text
 
 if TYPE_CHECKING:
     from taskmill.core.ports import Store  # noqa: F401 - named in quotes

@@ -75,6 +75,9 @@ def finalize_in_process(ctx: Context) -> dict[str, Any]:
     return told()
 
 
+class OwnError(Exception): ...
+
+
 @work.task(run_in="process")
 def fail(how: str) -> None:
     match how:
@@ -82,6 +85,14 @@ def fail(how: str) -> None:
             raise GiveUp("no more")
         case "later":
             raise RetryLater("not now", after=5)
+        case "key":
+            raise KeyError("missing")
+        case "text":
+            b"\xff".decode()
+        case "stop":
+            raise StopIteration("over")
+        case "own":
+            raise OwnError("mine")
         case _:
             raise ValueError(how)
 
