@@ -24,7 +24,7 @@ from taskmill import (
     TaskFailed,
     TaskProgress,
 )
-from taskmill.execute.middleware import HandlerError
+from taskmill.define.middleware import HandlerError
 from taskmill.testing import ManualClock, ObservedScheduler, context
 from taskmill.testing.plugin import SchedulerFactory
 from tests.runtime.around import handlers

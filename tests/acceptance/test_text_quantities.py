@@ -32,6 +32,7 @@ from taskmill import (
 )
 from taskmill.cron import Cron, CronScheduler
 from taskmill.model.settings import chosen_retention
+from taskmill.pressure import NetworkPressure
 from taskmill.testing import ManualClock, context
 from tests.acceptance.command_line import Here
 
@@ -69,6 +70,7 @@ SETTINGS: dict[str, Callable[[], object]] = {
     "RetentionLimits.max_age": lambda: chosen_retention(None, {"max_age": "30d"}),
     "Resources.interval": lambda: Resources(interval="500ms"),
     "RetryLater.__init__.after": lambda: RetryLater("x", after="10s"),
+    "NetworkPressure.__init__.limit": lambda: NetworkPressure("10MB"),
     "Cron.retry_delay": lambda: Scheduler(cron=[Cron("n", "* * * * *", tick, "10s")]),
     **{f"IoBudget.__init__.{axis}": _called(IoBudget, axis, "1MB") for axis in AXES},
     **{f"Context.record_io.{axis}": _called(context().record_io, axis, "1MB") for axis in AXES},

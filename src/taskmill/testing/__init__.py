@@ -9,9 +9,9 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Any, Literal
 
 from taskmill.define.context import Context
+from taskmill.define.middleware import HandlerError
 from taskmill.define.task import Task
 from taskmill.errors import ConfigError, TaskFailed
-from taskmill.define.middleware import HandlerError
 from taskmill.handle import Handle
 from taskmill.model.records import HistoryRecord
 from taskmill.model.status import Ending
