@@ -100,6 +100,7 @@ class Room:
         self._slots = slots
         self._horizon = seconds
         self._left = seconds * (1 + ROUNDING)
+        self._costs: dict[str, float] = {}
         self._longest = LONGEST * seconds
         """The longest duration, in seconds, of tasks that are prefetched."""
 
@@ -116,7 +117,12 @@ class Room:
         return True
 
     def _cost(self, type: str) -> float:
-        seconds = self._durations.get(type, UNKNOWN)
+        cost = self._costs.get(type)
+        if cost is None:
+            cost = self._costs[type] = self._cost_of(self._durations.get(type, UNKNOWN))
+        return cost
+
+    def _cost_of(self, seconds: float) -> float:
         if seconds > self._longest:
             return math.inf
         # Slots often become free together. If each has its next task then, none of them waits for a turn.
