@@ -46,3 +46,31 @@ async def test_no_attempt_starts_beside_a_handler_that_outlasts_its_run(
             while len(attempts) == 1:
                 await manual_clock.advance(1)
     assert attempts == [1, 2]
+
+
+@pytest.mark.parametrize("in_memory", [True, False], ids=["memory", "file"])
+async def test_a_run_waits_a_moment_for_a_handler_that_is_about_to_end(
+    manual_clock: ManualClock, tmp_path: Path, in_memory: bool
+) -> None:
+    domain = Domain("d")
+    attempts: list[int] = []
+    began, go_on = threading.Event(), threading.Event()
+
+    @domain.task
+    def stuck(ctx: Context) -> None:
+        attempts.append(ctx.attempt)
+        began.set()
+        go_on.wait(30)
+
+    place = ":memory:" if in_memory else str(tmp_path / "tasks.db")
+    async with Scheduler(
+        place, domains=[domain], clock=manual_clock, shutdown_grace=0, cancel_timeout=0.1
+    ) as scheduler:
+        handle = await stuck.submit()
+        async with scheduler.running():
+            while not began.is_set():
+                await manual_clock.advance(0)
+        go_on.set()
+        await scheduler.run_until_idle()
+        assert (await handle.record()).state == "completed"
+    assert attempts == [1, 2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -45,6 +46,9 @@ from taskmill.store.sqlite.session import LostIds, Session
 from taskmill.store.sqlite.writer import Writer
 
 T = TypeVar("T")
+
+OWN_PATIENCE = 0.5
+"""Seconds of real time that a run waits for a handler of an earlier run of the same store to end."""
 
 MOST_READS_ON_LOOP = 8
 """The most reads in one iteration of the event loop: reading without a pause must not keep it from its other work."""
@@ -151,6 +155,13 @@ class SqliteStore(WriteSide, FileReads):
             await super().publish_types(types)
 
     async def acquire_dispatch(self) -> DispatchRight:
+        if self._held_right is not None and self._held_right.is_held:
+            # A handler of an earlier run has not ended, but may be about to.
+            released = asyncio.Event()
+            self._held_right.when_released = released.set
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(OWN_PATIENCE):
+                    await released.wait()
         self._held_right = self._right_in_memory() if self._in_memory else await self._take_right()
         self._dispatching_since = self._clock.now_ms()
         return self._held_right
