@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from taskmill.store.opening import is_postgres
 from tests.acceptance.box import box, put
 from tests.acceptance.command_line import Here
 from tests.both_engines import name_of
+from tests.crash.damage import put_junk
 from tests.raw_rows import raw
 
 
@@ -149,3 +151,16 @@ async def test_an_index_that_leads_back_to_an_earlier_group_is_rebuilt(path: Pat
         for id in ids:
             assert (await scheduler.wait(id, timeout=1)).ending == Ending.COMPLETED
         assert (await scheduler.facts(integrity=True))["integrity"] == "ok"
+
+
+@pytest.mark.one_engine("a server stores no bytes as a text")
+async def test_a_damaged_tag_keeps_no_task_from_ending(path: Path) -> None:
+    async with Scheduler(path, domains=[box]) as scheduler:
+        tagged = await put.options(tags={"colour": "red", "size": "m"}).submit("a", 0)
+    assert put_junk(path, "taskmill_task_tag", "value", b"\xff\xfe", random.Random(0))
+    async with Scheduler(path, domains=[box], shutdown_grace=0) as scheduler:
+        other = await put.submit("b", 1)
+        await scheduler.run_until_idle(timeout=20)
+        assert (await other.wait(timeout=1)).ending == Ending.COMPLETED
+        record = await scheduler.wait(tagged.id, timeout=1)
+        assert (record.ending, record.tags) == (Ending.COMPLETED, {"colour": "red", "size": "m"})

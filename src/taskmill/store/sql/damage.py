@@ -81,6 +81,8 @@ def damaged_column(connection: Connection, table: str, id: int) -> str | None:
 def set_aside(connection: Connection, now: int, *, running: bool) -> SetAside:
     """End damaged tasks as dead letters; delete damaged series, cron tasks, counts and IO totals.
 
+    If a tag of a task is damaged, its tags are deleted from the table that finds tasks by tags; its record keeps them.
+
     The indexes of the tasks are rebuilt first: SQLite refuses to change a row that does not match its index entries.
 
     Running tasks are left alone, because their handlers are active. With ``running``, tasks that are marked as running

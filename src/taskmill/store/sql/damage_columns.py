@@ -169,7 +169,9 @@ _LOAD = (
     Column("status", Status, None),
     Column("tasks", int, None),
 )
+_TAG = (Column("name", str, None), Column("value", str, None))
 KEYS = {
+    "taskmill_task_tag": "task_id",
     "taskmill_series": "id",
     "taskmill_cron": "name",
     "taskmill_io": "type",
@@ -182,6 +184,7 @@ EXAMINED = {
     "taskmill_task": TASK,
     "taskmill_history": HISTORY,
     "taskmill_error": ERROR,
+    "taskmill_task_tag": _TAG,
     "taskmill_series": _SERIES,
     "taskmill_cron": _CRON,
     "taskmill_io": _IO,
