@@ -1,4 +1,4 @@
-"""Copy a queue in a file while programs use it, as ``taskmill backup`` does.
+"""Copy the file of a queue while programs use it, as ``taskmill backup`` does.
 
 ::
 
@@ -31,7 +31,7 @@ def back_up(
     """Copy the queue in ``store`` to the new ``file``, check the copy, and return what is in it.
 
     This blocks until the copy is complete; from an event loop, call it in a thread. ``watch`` is called with the number
-    of copied bytes and of all bytes.
+    of copied bytes and the number of all bytes.
     """
     source, target = _name(store, "store"), _name(file, "file")
     if is_postgres(source):

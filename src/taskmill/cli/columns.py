@@ -44,7 +44,7 @@ def _when(record: Record, listed: FoundTasks) -> str:
 
 
 def _about(record: Record, listed: FoundTasks) -> str:
-    """Return what distinguishes the task, its progress or its last error, and that its type has no handler."""
+    """Return a note if the type has no handler, then the task's subject with its progress or its last error."""
     error = record.error if isinstance(record, HistoryRecord) else record.last_error
     parts = ["(no handler)" if isinstance(record, TaskRecord) and record.type in listed.unhandled else ""]
     if isinstance(record, TaskRecord) and record.status is Status.RUNNING and record.progress is not None:

@@ -83,7 +83,7 @@ def is_terminal() -> bool:
 
 
 def allows_live_view(*, plain: bool = False) -> bool:
-    """True if a live view may be drawn; complain if only rich is missing for it."""
+    """True if a live view may be drawn; print a hint if only rich is missing."""
     if plain or not is_terminal():
         return False
     if not has_rich():
@@ -131,20 +131,20 @@ def has_colours() -> bool:
 
 
 def paragraph(text: str, *, indent: str = "") -> None:
-    """Print text, on a terminal wrapped between words; its further lines are indented."""
+    """Print text. On a terminal, wrap it between words and indent its further lines."""
     for line in cells.wrapped(printable(" ".join(text.split())), _width(), indent=indent):
         say(line)
 
 
 def _width() -> int:
-    """Return the width of the terminal; into a pipe no line is too long."""
+    """Return the width of the terminal. In a pipe a line may have any length."""
     return terminal_width() if is_terminal() else sys.maxsize
 
 
 def terminal_width() -> int:
     """Return the variable COLUMNS, else the width of the terminal, else 80.
 
-    ``shutil.get_terminal_size`` does the same, but shutil loads every kind of compression.
+    ``shutil.get_terminal_size`` does the same, but importing shutil loads every compression module.
     """
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns):

@@ -80,7 +80,7 @@ def log_exception(
     wrong: BaseException, traceback: TracebackType | None, task_id: int, type_name: str, attempt: int
 ) -> None:
     """Log the exception of a handler, with this traceback unless it is ``RetryLater`` or ``GiveUp``."""
-    # Imported here, because a command that only reads has no event loop.
+    # Imported here, so that a command that only reads starts without loading asyncio.
     import asyncio
 
     if isinstance(wrong, asyncio.CancelledError):

@@ -153,7 +153,7 @@ class Registry:
 
     def define(self, domain: Domain, type: TaskType) -> None:
         """Add a task type. If its function was defined before, the new version replaces the earlier one."""
-        # A new mapping: the definition may be in another thread than the event loop.
+        # Build a new mapping: this may be called in another thread than that of the event loop.
         types = {name: each for name, each in self._types.items() if each.handler.name != type.name}
         self._register(types, domain, type)
         self._types = types

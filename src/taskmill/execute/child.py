@@ -72,7 +72,7 @@ _check = msgspec.json.Decoder(ProgressReport).decode
 
 
 def main(channel: int, inherited: Sequence[int], argv: Sequence[str]) -> None:
-    """Serve calls until the scheduler closes the socket or, on Linux, until the kernel ends this process with it."""
+    """Serve calls until the socket is closed. On Linux the kernel also ends this process if the scheduler dies."""
     _reset_signals()
     worker_process.begin()
     # Child processes of this process must not keep the socket or the dispatch lock open.

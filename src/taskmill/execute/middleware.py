@@ -1,8 +1,8 @@
 """Run the code of an attempt inside the scheduler's middleware: async context managers, the first one outermost.
 
 Middleware runs on the event loop, in the asyncio task of an ``async def`` handler. For handlers in threads and
-processes that task only waits, and :class:`WithinMiddleware` makes sure that the attempt ends when both are over: the
-middleware, and the handler itself, which no cancellation of the waiting task can end.
+processes that task only waits, and cancelling it does not end the handler. So :class:`WithinMiddleware` ends the
+attempt only when both the middleware and the handler have ended.
 
 Laws: middleware sees the exception of the handler. If it swallows that exception, the attempt fails with it anyway, and
 a warning is logged. An exception of the middleware's own is the outcome of the attempt.
@@ -63,12 +63,12 @@ async def _inside(
         )
         raise raised
     finally:
-        # The exception refers to this frame.
+        # The exception refers to this frame: break the reference cycle.
         del raised
 
 
 def _opened(middleware: Middleware, work: Work) -> AbstractAsyncContextManager[object]:
-    """Return the context manager of a middleware; raise ``ConfigError`` if it is none."""
+    """Return the context manager of a middleware; raise ``ConfigError`` if it is not one."""
     manager = cast("object", middleware(work.context()))
     if not isinstance(manager, AbstractAsyncContextManager):
         raise ConfigError(

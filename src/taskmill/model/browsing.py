@@ -70,7 +70,7 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PriorityStep(msgspec.Struct, frozen=True, kw_only=True):
-    """From ``at`` on a task that still waits has this effective priority."""
+    """From ``at`` on, the task has this effective priority if it still waits."""
 
     at: datetime
     priority: int

@@ -47,9 +47,9 @@ class WorkElsewhere(msgspec.Struct, frozen=True):
 
     running: Sequence[RunningElsewhere]
     ended: Sequence[tuple[int, int]]
-    """``(ended_at, id)``, the last to end first."""
+    """``(ended_at, id)``, the latest ending first."""
     retried: Sequence[FailedElsewhere] = ()
-    """The last to fail first."""
+    """The latest failure first."""
     left_out: int = 0
     """How many more have ended or failed."""
 

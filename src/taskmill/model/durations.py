@@ -1,4 +1,4 @@
-"""Convert the durations, instants and sizes of users to the integers used inside.
+"""Convert the durations, instants and sizes that users write into the integers used inside.
 
 Users write a ``timedelta``, seconds or a text such as ``"1h30m"`` for a duration, an aware ``datetime`` for an instant,
 and bytes or a text such as ``"64MB"`` for a size. Inside, durations and instants are integer milliseconds (instants
@@ -20,13 +20,13 @@ import msgspec
 from taskmill.errors import ConfigError
 
 Span = timedelta | float
-"""A duration without the text form: what fields hold and the store reads."""
+"""A duration as fields hold it and the store reads it. Users may also write a text."""
 Duration = Span | str
 Size = int | str
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
-# A little over 292 years: a longer duration is a mistake in units, and sums of these still fit in 64 bits.
+# A little over 292 years. A longer duration is a mistake in units. Sums of such durations still fit in 64 bits.
 LONGEST_MS = 2**63 // 10**6
 # Users see instants as datetimes, which have this range.
 FIRST_INSTANT_MS = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
@@ -38,7 +38,7 @@ Instant = Annotated[int, msgspec.Meta(ge=FIRST_INSTANT_MS, le=LAST_INSTANT_MS)]
 def milliseconds(value: object, name: str, error: type[Exception] = ConfigError) -> int:
     """Return a duration in milliseconds, rounded up so that a tiny positive duration never becomes zero.
 
-    Seconds that were written in whole milliseconds stay whole: 2.007 * 1000 is 2007.0000000000002.
+    Seconds with at most three decimals are converted exactly, although 2.007 * 1000 is 2007.0000000000002.
     """
     if isinstance(value, timedelta):
         exact = value / _MILLISECOND
@@ -73,7 +73,7 @@ _UNITS_BYTES = {
 }
 _PART = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([A-Za-z]+)\s*"
 _SHORT = 2
-"""Units of so few letters are written in lower case: ``5M`` might be minutes, months or megabytes."""
+"""Units of at most this many letters must be in lower case: ``5M`` might be minutes, months or megabytes."""
 
 
 def _text_ms(text: str, name: str, error: type[Exception]) -> float:

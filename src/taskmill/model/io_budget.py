@@ -27,7 +27,7 @@ MOST_BYTES = 2**53 - 1
 class IoBudget(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=SettingsMeta):
     """The bytes that a task reads from and writes to disk, receives from and sends to the network.
 
-    A sum of budgets is at most :data:`MOST_BYTES`; a difference is never below zero.
+    A sum of budgets is at most 8 PiB on each axis; a difference is never below zero.
     """
 
     disk_read: int = 0

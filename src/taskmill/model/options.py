@@ -1,7 +1,7 @@
 """The options of a task: one table with the check of each option, wherever it is given.
 
-An option may be given per call, per task type, per domain and on the scheduler. The more specific value wins, which
-only :func:`merged` implements. Tags are merged name by name.
+An option may be given per call, per task type, per domain and on the scheduler. The most specific value wins; only
+:func:`merged` implements this. Tags are merged name by name.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -315,7 +315,7 @@ _DECODED: Mapping[str, Callable[[Any], Any]] = {
     "io": lambda value: msgspec.convert(value, IoBudget) if isinstance(value, dict) else value,
 }
 
-# Options that a task type may compute from the handler's arguments; a key also by a tuple of paths into them.
+# Options that a task type may compute from the handler's arguments. A key may also be a tuple of paths into them.
 COMPUTABLE = frozenset({"key", "group", "label", "tags", "priority", "io"})
 
 

@@ -16,7 +16,7 @@ class AttemptError(msgspec.Struct, frozen=True):
 
     attempt: int
     at: datetime
-    """When it was recorded: at the end of the attempt, or for a crash when it was found."""
+    """When it was recorded: at the end of the attempt or, for a crash, when the crash was found."""
     kind: ErrorKind
     error: str
     traceback: str | None
@@ -40,7 +40,7 @@ class ErrorGroup(msgspec.Struct, frozen=True):
     first_at: datetime
     last_at: datetime
     sample_ids: tuple[int, ...]
-    """At most five of the tasks, the last to fail first."""
+    """At most five of the tasks, the latest failure first."""
     dead_letters: int = 0
     """The number of dead letters whose last error is of this group; ``retry_where`` returns them to the queue."""
 
@@ -109,7 +109,7 @@ class TypeStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Dependency(NamedTuple):
-    """``task_id`` depends on ``on_id``; ``open`` is true while it still waits for it."""
+    """Task ``task_id`` depends on task ``on_id``; ``open`` is True while ``task_id`` still waits."""
 
     task_id: int
     on_id: int

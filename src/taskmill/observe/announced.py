@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 KEPT_MS = 30_000
-"""How long starts and endings are remembered. Reads of the store look back for less than that."""
+"""How long starts, failures and endings are kept. Reads of the store look back for less than that."""
 
 ENDINGS = frozenset(
     {
@@ -27,13 +27,13 @@ ENDINGS = frozenset(
 
 
 class Announced:
-    """The starts, failures and endings that were announced lately; instants are in milliseconds."""
+    """The starts, failures and endings that were announced recently; instants are in milliseconds."""
 
     def __init__(self) -> None:
         self._starts: dict[tuple[int, int], int] = {}
         """When the start of an attempt was announced, by task and number of the attempt."""
         self._failures: dict[tuple[int, int], int] = {}
-        """The same for failures that are retried. One of another process may be read after a later one of this one."""
+        """The same for retried failures. One of another process may be read after a later one of this process."""
         self._ended_here: dict[int, int] = {}
         """When the ending of a task, committed here, was announced."""
         self._ended_elsewhere: dict[int, int] = {}
@@ -87,7 +87,7 @@ class Announced:
         return is_new
 
     def forget(self, now: int, running: frozenset[int]) -> None:
-        """Forget what is too old to be read from the store again; the starts of running tasks are kept."""
+        """Forget entries that are too old to be read from the store again, except the starts of running tasks."""
         before = now - KEPT_MS
         self._starts = {start: at for start, at in self._starts.items() if at >= before or start[0] in running}
         self._failures = {failure: at for failure, at in self._failures.items() if at >= before}

@@ -3,8 +3,9 @@
 A node plans with a view of the other nodes that may be old. The claiming transaction knows what really runs. Planned
 tasks start in their order as far as the real numbers allow; the rest waits for another plan.
 
-Laws: if the view has not changed, everything starts; otherwise the starts exceed no cap, share or permit, whatever the
-other nodes have started meanwhile; a task that may exceed the share of its group still obeys caps.
+Laws: no start exceeds the permits of a rate limit; if the view has not changed, all tasks with permits start; otherwise
+the starts exceed no cap and no share, whatever the other nodes have started meanwhile; a task that may exceed the share
+of its group still obeys caps.
 """
 
 from __future__ import annotations

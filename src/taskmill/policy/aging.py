@@ -72,10 +72,10 @@ SMALLEST_FRONT = 4
 
 
 def front_size(lanes: int) -> int:
-    """Return how many places of each lane to keep in memory, so that memory is bounded for any number of lanes."""
+    """Return how many places of each lane to keep in memory: fewer if there are more lanes, to limit the memory."""
     return max(SMALLEST_FRONT, min(LARGEST_FRONT, MOST_IN_SIGHT // max(lanes, 1)))
 
 
 def rank(lane: Lane, place: Place) -> Rank:
-    """Return the rank of a place in its lane; smaller runs sooner."""
+    """Return the rank of a place among the places of all lanes; a smaller rank starts sooner."""
     return lane.urgency, place.queued_at, place.place_id

@@ -41,7 +41,7 @@ def blend(before: float | None, now: float | None) -> float:
         return 0.0 if before is None else before
     if before is None:
         return now
-    # Clamped, because rounding must not leave the span between the two.
+    # Clamped, because rounding must not move the result out of the range between the two values.
     return min(max(before + ALPHA * (now - before), min(before, now)), max(before, now))
 
 
@@ -111,7 +111,7 @@ def makes_way(policy: ThrottlePolicy, effective: int, pressure: float) -> bool:
 
 
 def stays_away(policy: ThrottlePolicy, before: bool, pressure: float) -> bool:
-    """True if tasks are preempted at this pressure and preempted tasks do not return; ``before`` is the last answer."""
+    """True if preempted tasks stay paused at this pressure; ``before`` is the previous answer."""
     if policy.preempt_above is None or policy.resume_below is None:
         return False
     return pressure > (policy.resume_below if before else policy.preempt_above)

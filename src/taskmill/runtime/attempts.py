@@ -45,7 +45,7 @@ ABANDON_HOOK_AFTER = 1.0
 
 Deliver = Callable[[Attempt, Outcome], None]
 
-# Python 3.11 looks members of an enum up slowly, and every attempt passes these.
+# Python 3.11 is slow to look up members of an enum, and every attempt needs these.
 _RUNNING, _HANDLER_LINGERS, _ENDED = Phase.RUNNING, Phase.HANDLER_LINGERS, Phase.ENDED
 
 
@@ -78,11 +78,11 @@ class Attempts:
         self._unknown: set[str] = set()
         """Task types without a handler here; each is logged once."""
         self.open: dict[int, Attempt] = {}
-        """Attempts whose outcome depends on their code, by task id."""
+        """Attempts that have no outcome yet and do not linger, by task id."""
         self.lingering: set[Attempt] = set()
         """Attempts in phase ``HANDLER_LINGERS`` or ``HOOK_LINGERS``; each still holds its slot."""
         self._fetches: dict[asyncio.Task[None], Attempt] = {}
-        """Attempts whose records of children are being read."""
+        """The attempts for which the records of children are being read, by the asyncio task that reads them."""
         self._when_quiet: Callable[[], None] | None = None
 
     # Called by the dispatcher
@@ -219,7 +219,7 @@ class Attempts:
             self.launch(task, type, now)
 
     def stop_after_verdict(self, attempt: Attempt, reason: StopReason) -> None:
-        """Stop an attempt whose verdict the store refused, because a request to stop was committed before it."""
+        """Stop an attempt whose verdict the store refused, because a request to stop had been committed earlier."""
         attempt.stop_reason, attempt.outcome = reason, None
         if attempt.phase is Phase.ENDED:
             attempt.enter(Phase.STOPPING)
@@ -262,7 +262,7 @@ class Attempts:
     # Ending
 
     def _handler_ended(self, attempt: Attempt, raw: RawOutcome) -> None:
-        # Break the reference cycle of the two, so that both are freed now and not by the garbage collector.
+        # Break the reference cycle of attempt and handler, so that both are freed now and not by the garbage collector.
         attempt.running = None
         if attempt.phase is _HANDLER_LINGERS:
             self._leave(attempt)
@@ -348,7 +348,7 @@ class Attempts:
     # Lingering, and shutting down
 
     def _linger(self, attempt: Attempt, phase: Phase) -> None:
-        """Stop waiting for code that does not end. It keeps its slot until it does."""
+        """Stop waiting for code that does not end. The attempt keeps its slot until the code ends."""
         attempt.enter(phase)
         del self.open[attempt.task.id]
         self.lingering.add(attempt)
@@ -361,7 +361,7 @@ class Attempts:
         self._check_quiet()
 
     def give_up(self, attempt: Attempt) -> None:
-        """Stop waiting for an attempt and abandon its code, so that nothing of it keeps the program alive."""
+        """Stop waiting for an attempt and abandon its code, so that the code does not keep the program alive."""
         is_cleaning_up = attempt.phase is Phase.CLEANING_UP
         self._linger(attempt, Phase.HOOK_LINGERS if is_cleaning_up else Phase.HANDLER_LINGERS)
         if attempt.running is not None:
@@ -375,7 +375,7 @@ class Attempts:
                 fetch.cancel()
 
     def return_given_up(self, attempt: Attempt) -> None:
-        """Return the task of an attempt that was given up to the queue."""
+        """Return to the queue the task of an attempt that was given up."""
         self._hand_on(attempt, Stopped(StopReason.SHUTDOWN))
 
     def when_quiet(self, callback: Callable[[], None]) -> None:

@@ -59,13 +59,13 @@ class _Samples:
         waiting = [self._numbers[task.id] for task in tasks if task.status is not Status.RUNNING or not waiting_only]
         every = [self._numbers[task.id] for task in tasks]
         starts = [min((sample[number] for number in waiting), default=NEVER) for sample in self.starts]
-        # A task that never starts, because it expires, is not waited for.
+        # A task that expires before it starts ends at its deadline.
         ends = [max(sample[number] for number in every) for sample in self.ends]
         return Outlook(instants(starts), instants(ends))
 
 
 def instants(found: Sequence[int]) -> Range[datetime] | None:
-    """Return the range of some instants; None if most of them are beyond the horizon."""
+    """Return the range that holds eight of ten instants; None if even its lower end is beyond the horizon."""
     low, middle, high = (None if at >= NEVER else from_ms(at) for at in percentiles(sorted(found)))
     return None if low is None else Range(low, middle, high)
 

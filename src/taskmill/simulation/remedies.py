@@ -17,9 +17,9 @@ from taskmill.policy.wording import group_text, plural, rate_text
 from taskmill.simulation.trials import Trials
 
 MOST_MORE = 64
-"""The most slots that are added, and the most that a rate or a weight is multiplied by."""
+"""The most slots that are added. A rate or a weight is multiplied by at most one more than this."""
 MOST_GROUPS = 3
-"""For how many groups changes are tried: that of the task, and those of the tasks that it waits for."""
+"""The most groups for which changes are tried: that of the task, and those of the tasks that it waits for."""
 
 REMEDIABLE: frozenset[Reason] = frozenset(
     {

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 
 IS_STOPPED: ContextVar[Callable[[], bool]] = ContextVar("taskmill_simulation_is_stopped", default=lambda: False)
-"""True when the caller of the simulation no longer waits for it. A thread gets it with the context of its caller."""
+"""Returns True once the caller of the simulation has stopped waiting. A thread gets it with its caller's context."""
 
 
 class SimulationStopped(Exception):

@@ -1,7 +1,7 @@
 """Look around in a store of any size: pages of tasks, suggestions, activity, details, a preview of shares, machines.
 
-Every answer is bounded: it costs about the same with a million tasks as with a hundred. The methods import the values
-that they return, because most programs never call them.
+Every answer is bounded: it costs about the same with a million tasks as with a hundred. Each method imports the classes
+of its result when it is called, because most programs never call it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 MOST_STEPS = 500
 SAMPLE = 2_000
-"""About how many tasks the times of an activity are computed from."""
+"""The approximate number of tasks from which the times of an activity are computed."""
 
 
 class BrowseMethods(ReadMethods[OpenStore]):

@@ -99,7 +99,7 @@ class ControlMethods(WaitMethods):
     async def retry_where(self, **filters: Unpack[FilterOptions]) -> list[int]:
         """Return every dead letter that matches to the queue, and return their ids.
 
-        A dead letter whose key another task holds stays. ``exception`` and ``location`` select by the last error.
+        A dead letter stays if another task holds its key. ``exception`` and ``location`` select by the last error.
         """
         self._opened()
         chosen = checked_filters(filters)
@@ -148,9 +148,10 @@ class ControlMethods(WaitMethods):
         return change
 
     async def prune(self, retention: Retention | None = None, **limits: Unpack[RetentionLimits]) -> int:
-        """Prune history now, by ``retention`` or its fields, or by the scheduler's; return the number of deleted rows.
+        """Prune history now and return the number of deleted rows.
 
-        ``prune(max_age="30d")`` deletes what ended more than 30 days ago, however few tasks there are.
+        The limits are those of ``retention``, or its fields given by name, or else the scheduler's retention.
+        ``prune(max_age="30d")`` deletes the tasks that ended more than 30 days ago, however few tasks are left.
         """
         self._opened()
         rule = chosen_retention(retention, limits) or self._settings.retention

@@ -38,7 +38,7 @@ class WaitWarnings:
         """Seconds that callers have waited without a dispatcher, in waits that have timed out."""
 
     def patience(self) -> float:
-        """Return the seconds after which a caller is warned; earlier waits without a dispatcher count."""
+        """Return the seconds until a caller is warned. The time of earlier waits without a dispatcher is subtracted."""
         return max(PATIENCE - self._waited, 0.0)
 
     def timed_out(self, seconds: float, *, is_dispatched: bool) -> None:

@@ -21,7 +21,7 @@ _TYPES = {
 
 
 def is_file(name: str) -> bool:
-    """True if the folder has this file, of a known type; names with dots or quoted characters never leave it."""
+    """True if the folder has this file, of a known type. Names that could lead out of the folder are refused."""
     parts = name.split("/")
     if any(not part or part.startswith(".") or "\\" in part or "%" in part for part in parts):
         return False
@@ -29,7 +29,7 @@ def is_file(name: str) -> bool:
 
 
 def file_response(name: str, known: str | None) -> Response:
-    """Return a file; a 304 if the browser knows it already."""
+    """Return the file, or a 304 response if the browser already has it."""
     content = FOLDER.joinpath(*name.split("/")).read_bytes()
     tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     headers = {"etag": tag, "cache-control": "no-cache"}

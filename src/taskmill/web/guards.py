@@ -1,4 +1,4 @@
-"""The rules of the page for hosts, origins and headers. They know nothing about tasks."""
+"""The rules of the page for hosts, origins and headers, independent of tasks."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _without_port(host: str) -> str:
 
 
 def is_allowed_host(host: str | None, allowed: frozenset[str] | None) -> bool:
-    """True if a Host header names one of the allowed hosts; the page of another name may be a rebound DNS name."""
+    """True if a Host header names one of the allowed hosts. Another name may be an attack by DNS rebinding."""
     if allowed is None:
         return True
     return host is not None and _without_port(host.strip().lower()) in allowed

@@ -117,7 +117,7 @@ ROUTES: Sequence[Route] = (
     _change(
         "api/groups/{name}",
         "set_group",
-        "Change the settings of a group; the empty name is ungrouped tasks",
+        "Change the settings of a group; the empty name stands for ungrouped tasks",
         shapes.GroupListAnswer,
         groups.set_group,
         shapes.GroupBody,
@@ -187,7 +187,7 @@ ROUTES: Sequence[Route] = (
         "GET",
         "api/errors",
         "errors",
-        "Failed attempts in groups",
+        "Failed attempts by task type, exception and location",
         shapes.ErrorListAnswer,
         errors.listed,
         query=shapes.ErrorQuery,

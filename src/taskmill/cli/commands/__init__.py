@@ -44,7 +44,7 @@ SUMMARIES = {
     "resume": "Resume after pause",
     "doctor": "Check a store, this machine and the versions; report a bug",
     "prune": "Delete old tasks from history",
-    "backup": "Copy a queue in a file, while programs use it",
+    "backup": "Copy the file of a queue while programs use it",
     "move": "Move a queue with its history to another file or database",
     "completion": "Print a script that completes commands in your shell",
 }

@@ -1,4 +1,4 @@
-"""``taskmill backup``: copy a queue in a file, while programs use it."""
+"""``taskmill backup``: copy the file of a queue while programs use it."""
 
 from __future__ import annotations
 

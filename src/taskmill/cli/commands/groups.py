@@ -117,7 +117,7 @@ def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
         raise Refusal("--burst can only be used with --rate", WRONG)
     if not given:
         raise Refusal("set needs at least one of --weight, --cap, --min-slots, --rate", WRONG)
-    # Settings on one line must not contradict each other. Set separately, a later cap limits an earlier minimum.
+    # The settings of one command must not contradict each other. A cap of a later command limits an earlier minimum.
     Group(**given)
     return given
 

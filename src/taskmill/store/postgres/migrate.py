@@ -46,7 +46,7 @@ def check_schema(connection: RawConnection, name: str) -> None:
             " schema on the search path"
         )
     if found > NEWEST_VERSION:
-        raise SchemaTooNew(f"{name} has schema {found}, this taskmill knows up to {NEWEST_VERSION}; upgrade it")
+        raise SchemaTooNew(f"{name} has schema {found}, this taskmill knows up to {NEWEST_VERSION}; upgrade taskmill")
     if found < NEWEST_VERSION:
         raise StoreError(
             f"{name} has schema {found}, this taskmill has {NEWEST_VERSION}; "
@@ -57,7 +57,7 @@ def check_schema(connection: RawConnection, name: str) -> None:
 def _upgrade(connection: RawConnection, name: str) -> int:
     found = _version(connection)
     if found > NEWEST_VERSION:
-        raise SchemaTooNew(f"{name} has schema {found}, this taskmill knows up to {NEWEST_VERSION}; upgrade it")
+        raise SchemaTooNew(f"{name} has schema {found}, this taskmill knows up to {NEWEST_VERSION}; upgrade taskmill")
     if found == 0:
         connection.execute("CREATE TABLE taskmill_schema (version bigint PRIMARY KEY, name text NOT NULL)")
     for number, title, sql in MIGRATIONS:

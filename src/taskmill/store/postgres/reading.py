@@ -37,7 +37,7 @@ from taskmill.store.sql.rows import View
 T = TypeVar("T")
 
 READER_PATIENCE = 10.0
-"""Longest time, in seconds, that reading waits for a lost server. A server that does not answer is given up sooner."""
+"""Longest time, in seconds, to retry a read after the server was lost. A retry without an answer is the last."""
 NODES_EVERY = 1.0
 """Seconds after which a reader asks again whether any node is alive."""
 

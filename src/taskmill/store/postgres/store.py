@@ -1,4 +1,4 @@
-"""The PostgreSQL implementation of the Store protocol: a writer, a reader and heartbeats, on a connection each."""
+"""The PostgreSQL implementation of the Store protocol. Writer, reader and heartbeats have a connection each."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class PostgresStore(WriteSide, PostgresReads):
         return connect(self._address, WRITING, self._durability)
 
     def _sessions(self) -> list[Session]:
-        """Return the sessions of the reader and the writer; the heartbeat thread checks that they are answered."""
+        """Return the sessions of reader and writer, for which the heartbeat thread checks that the server answers."""
         writing = self._writer.session
         return [self._reading] if writing is None else [self._reading, writing]
 

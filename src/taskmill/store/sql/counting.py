@@ -1,4 +1,4 @@
-"""Counting active tasks by group, type and status, as their records show them now, and finding each group's next."""
+"""Counting active tasks by group, type and the status that their records show; priorities of the next tasks."""
 
 from collections import Counter
 from typing import NamedTuple

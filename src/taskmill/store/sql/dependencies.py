@@ -72,7 +72,7 @@ def point_at_successors(connection: Connection, pairs: Sequence[tuple[int, int]]
             last = successor[last]
         final.append((old, last))
     moved = connection.execute(SQL["point_at_successors"], (encoded(final),)).rowcount
-    # A dependent that waits for both keeps one edge.
+    # An edge that was not moved belongs to a dependent that already has an edge to the replacement.
     moved += connection.execute(SQL["forget_edges_onto"], (encoded(list(successor)),)).rowcount
     if moved:
         successors = [new for _, new in final]

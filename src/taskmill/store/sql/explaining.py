@@ -23,7 +23,7 @@ from taskmill.store.sql.rows import View, describe
 from taskmill.store.sql.statements import SQL
 
 RECENT = 200
-"""The number of endings from which the rate of ending tasks is estimated."""
+"""The number of endings from which the rate at which tasks end is estimated."""
 _ENDINGS_OF_ATTEMPTS = tuple(end for end in Ending if end not in (Ending.EXPIRED, Ending.DEPENDENCY_FAILED))
 
 _Recent = tuple[int, Instant | None, Instant | None]
@@ -60,7 +60,7 @@ def situation(connection: Connection, id: int, rules: Rules, now: int) -> tuple[
 
 
 def _recent_endings(connection: Connection, group: str | None) -> _Recent:
-    """Return the number of the last endings of tasks that had run, and the times of the first and last of them."""
+    """Count the last endings of tasks that had run, at most ``RECENT``. Return count, first and last time."""
     where, parameters = ("true", []) if group is None else ("group_name = ?", [group])
     query, parameters = last_ended(f"duration_ms IS NOT NULL AND {where}", parameters, RECENT, _ENDINGS_OF_ATTEMPTS)
     spanned = f"SELECT count(*), min(ended_at), max(ended_at) FROM ({query}) AS recent"  # noqa: S608 - fixed fragments

@@ -80,7 +80,7 @@ def let_in(connection: Connection, parent_id: int, max_children: int, now: int, 
 
 
 def unhold(connection: Connection, ids: Sequence[int], now: int, commit: Commit) -> list[int]:
-    """Stop holding these children back for their siblings; return the released ids."""
+    """Stop holding these children back because of their siblings; return the released ids."""
     if not ids:
         return []
     connection.execute(SQL["unhold"], (encoded(ids),))
@@ -90,7 +90,7 @@ def unhold(connection: Connection, ids: Sequence[int], now: int, commit: Commit)
 def promote(connection: Connection, now: int, most: int, commit: Commit) -> None:
     """Let tasks that are due into the queue, at most ``most``.
 
-    The commit names their places, so that no lane has to be read again for them.
+    The commit contains their places, so that no lane has to be read again.
     """
     if ids := decode_ids(one(connection, SQL["due"], now, most)):
         connection.execute(SQL["promote"], (encoded(ids),))

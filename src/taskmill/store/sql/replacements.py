@@ -22,7 +22,7 @@ _decode_same_key = msgspec.json.Decoder(list[tuple[int, int]]).decode
 def replacements(
     connection: Connection, id: int, type: str, key: str | None, *, is_replaced: bool
 ) -> tuple[list[int], list[int]]:
-    """Return the tasks that a task has replaced, and those that have replaced it, both the oldest first."""
+    """Return the tasks that a task has replaced, and those that have replaced it. Both lists begin with the oldest."""
     if key is None:
         return [], []
     earlier = _same_key(connection, "key_before", type, key, id)
@@ -32,12 +32,12 @@ def replacements(
 
 
 def _same_key(connection: Connection, statement: str, type: str, key: str, id: int) -> list[tuple[int, int]]:
-    """Return the other tasks with a key as ``(id, was it replaced)``, by id."""
+    """Return the other tasks with a key as ``(id, True if it was replaced)``, sorted by id."""
     return sorted(_decode_same_key(one(connection, SQL[statement], type, key, id, MOST_REPLACED)))
 
 
 def _chain(later: list[tuple[int, int]]) -> list[int]:
-    """Return the first task, and while a task was replaced, the next one."""
+    """Return the tasks up to and including the first one that was not replaced."""
     chain: list[int] = []
     for task, is_replaced in later:
         chain.append(task)

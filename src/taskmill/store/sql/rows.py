@@ -183,7 +183,7 @@ def _common(row: ActiveRow | HistoryRow) -> dict[str, Any]:
         "started_at": optional_from_ms(row.started_at),
         "parent_id": row.parent_id,
         "progress": _progress(row.progress),
-        # The column is what the last attempt began with: it lacks the error that ended the task.
+        # The column was written before the last attempt began, so it lacks the error that ended the task.
         "last_error": errors[-1].error if errors else row.last_error,
         "io": stored_budget(row.io),
         "errors": errors,

@@ -1,4 +1,4 @@
-"""Errors of attempts in groups, and the return of their dead letters to the queue."""
+"""Groups of errors, and the return of their dead letters to the queue."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class SimulationAnswer(PageAnswer):
     before: SimulatedRun
     after: SimulatedRun
     groups: Sequence[WaitComparison]
-    """At most 200: those that change by themselves first, then those whose waits change most."""
+    """At most 200: first the groups with changed settings, then those whose waits change most."""
     total: int
     """The number of groups."""
     is_exact: bool

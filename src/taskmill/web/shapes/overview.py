@@ -22,7 +22,7 @@ class RecentErrors(PageAnswer):
 
     count: int
     latest: Sequence[HistoryRecord]
-    """At most ten, the last to end first."""
+    """At most ten, the latest ending first."""
 
 
 class OverviewAnswer(PageAnswer):

@@ -86,7 +86,7 @@ class Link(PageAnswer):
 
 
 class Equivalent(PageAnswer):
-    """The same as a command and as a request."""
+    """An action on the task, as a command line and as a request."""
 
     action: Literal["show", "why", "cancel", "retry", "priority"]
     command: str
@@ -108,7 +108,7 @@ class TaskAnswer(PageAnswer):
     timeline: Sequence[Moment]
     saved: Mapping[str, Any] | None
     attempts: Sequence[AttemptError]
-    """Failed attempts, the last first, with tracebacks."""
+    """Failed attempts, the latest first, with tracebacks."""
     children: Sequence[AnyRecord]
     """At most 100; ``GET api/tasks?parent=`` has all."""
     children_counts: Mapping[str, int]

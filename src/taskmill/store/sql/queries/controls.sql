@@ -66,12 +66,12 @@ SELECT EXISTS (SELECT 1 FROM taskmill_control WHERE paused_at IS NOT NULL)
     OR EXISTS (SELECT 1 FROM taskmill_ended_pause);
 
 -- name: overdue
--- Return the pauses that should have ended by $1, in that order.
+-- Return the pauses that should have ended by $1, in the order of their ends.
 SELECT kind, name, resume_at FROM taskmill_control WHERE resume_at <= $1::bigint ORDER BY resume_at, kind, name;
 
 -- name: freeze
--- Keep at most $2 tasks from expiring whose deadline has passed at $1 but which are paused, or are still owed time by
--- an ended pause.
+-- Keep tasks from expiring, at most $2: tasks whose deadline has passed at $1, but which are paused or have yet to get
+-- the time of an ended pause back.
 -- sqlite:
 UPDATE taskmill_task SET frozen = true
 WHERE id IN (

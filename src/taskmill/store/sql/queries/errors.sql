@@ -1,6 +1,6 @@
 -- name: note_errors
--- Store the errors of attempts that ended at $2 on the node $3. A type is cut, because PostgreSQL refuses long values in
--- an index, and an error that cannot be stored would stop the dispatcher.
+-- Store the errors of attempts that ended at $2 on the node $3. The name of a type is cut to 400 characters, because
+-- PostgreSQL refuses long values in an index, and an error that cannot be stored would stop the dispatcher.
 INSERT INTO taskmill_error (
     task_id, attempt, at, kind, type, exception, location, error, traceback, node, duration_ms, retry_ms
 )
@@ -15,7 +15,7 @@ WHERE true
 ON CONFLICT (task_id, attempt) DO NOTHING;
 
 -- name: note_crashes
--- Store that the processes of running tasks died, found at $2. $1 are rows of [task, node], $3 is the error.
+-- Store the error $3 for running tasks whose processes were found dead at $2. $1 has rows of [task, node].
 INSERT INTO taskmill_error (task_id, attempt, at, kind, type, exception, location, error, node)
 SELECT t.id, t.attempt, $2::bigint, 'crashed', substr(t.type, 1, 400), 'crashed', '', $3::text, given.node
 FROM rows($1, id bigint, node text) AS given
@@ -35,8 +35,8 @@ DELETE FROM taskmill_error WHERE task_id IN ids($1);
 
 -- name: error_groups
 -- Return [type, exception, location, number of errors, first, last, tasks of the last 100 errors, dead letters] of each
--- group of errors at $1 or later. A task has at most 20 errors, so 100 errors are of at least five tasks, if there are so
--- many. A dead letter belongs to the group of its last error.
+-- group of errors at $1 or later. A task has at most 20 errors, so the last 100 errors come from at least five tasks if
+-- that many failed. A dead letter belongs to the group of its last error.
 SELECT json_list(json_row(found.type, found.exception, found.location, n, first_at, last_at, (
     SELECT json_list(task_id) FROM (
         SELECT e.task_id FROM taskmill_error AS e
@@ -59,7 +59,7 @@ LEFT JOIN (
 
 -- name: retried_since
 -- Return [task, attempt, at, error, duration, delay of the retry] of the last $2 failures at $1 or later that are
--- retried, in the order of the instants only.
+-- retried, newest first. Failures of the same instant are in any order.
 SELECT json_list(json_row(task_id, attempt, at, error, duration_ms, retry_ms)) FROM (
     SELECT task_id, attempt, at, error, duration_ms, retry_ms FROM taskmill_error
     WHERE at >= $1::bigint AND retry_ms IS NOT NULL

@@ -10,13 +10,13 @@ SELECT json_list(json_row(
 FROM tree JOIN taskmill_task AS t ON t.id = tree.id;
 
 -- name: mark_stopped
--- Ask tasks to stop. A task that is not running then waits for its children or its hook.
+-- Ask tasks to stop, and give each its new status: a task that is not running waits for its children or its hook.
 UPDATE taskmill_task AS t SET status = given.status, stop = given.stop
 FROM rows($1, id bigint, status text, stop text) AS given
 WHERE t.id = given.id;
 
 -- name: parents_of_ended
--- Return [child, parent] of those of the given ended tasks that had a parent.
+-- Return [child, parent] for each of the given ended tasks that had a parent.
 -- sqlite:
 SELECT json_list(json_row(ended.id, ended.parent_id))
 FROM json_each($1) AS given
@@ -54,7 +54,7 @@ WHERE status = 'waiting' AND NOT EXISTS (SELECT 1 FROM taskmill_task AS child WH
 SELECT json_list(id ORDER BY held, urgency, id) FROM taskmill_task WHERE parent_id = $1::bigint;
 
 -- name: count_ended_children
--- Add the numbers of children that have ended.
+-- Add to the numbers of children that have ended.
 UPDATE taskmill_task AS t SET children_ended = t.children_ended + given.n
 FROM rows($1, id bigint, n integer) AS given
 WHERE t.id = given.id;
@@ -128,8 +128,7 @@ SELECT json_row(json_row(urgency, expires_at, tags::json), max_children)
 FROM taskmill_task WHERE id = $1::bigint AND stop IS NULL;
 
 -- name: become_parent
--- Store the settings of a parent. A limit on children in the queue that is stored already stays if the code no longer
--- sets one.
+-- Store the settings of a parent. If the code no longer sets max_children, the stored limit stays.
 UPDATE taskmill_task SET fail_fast = $2::boolean, max_children = coalesce($3::bigint, max_children) WHERE id = $1::bigint;
 
 -- name: held_children

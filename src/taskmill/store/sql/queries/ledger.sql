@@ -1,5 +1,5 @@
 -- name: held_tokens
--- Return those of the given [id, attempt] rows that still hold their token, as [id, stop request, has live children,
+-- Return each task of the given [id, attempt] rows that still holds its token: [id, stop request, has live children,
 -- links to other tasks].
 SELECT json_list(json_row(t.id, t.stop, t.children > t.children_ended,
     json_row(t.stop IS NOT NULL OR t.gave_key, t.awaited, t.parent_id IS NOT NULL, t.series_id IS NOT NULL,
@@ -8,7 +8,7 @@ FROM rows($1, id bigint, attempt integer) AS given
 JOIN taskmill_task AS t ON {holds_token};
 
 -- name: return_to_queue
--- Return tasks whose attempts ended at $2 to the queue.
+-- Return to the queue the given tasks, whose attempts ended at $2.
 UPDATE taskmill_task AS t SET
     status = CASE
         WHEN t.series_id IS NOT NULL AND t.stop IS NULL AND given.status IN ('pending', 'scheduled')
@@ -36,7 +36,7 @@ FROM rows($1, id bigint, attempt integer, began_at bigint) AS given
 WHERE {holds_token};
 
 -- name: unclaim
--- Return tasks that were claimed but not started to the queue. The condition is written as in holds_token.
+-- Return to the queue the tasks that were claimed but not started. The condition is written as in holds_token.
 UPDATE taskmill_task AS t SET
     {before_claim} {no_node}
 FROM rows($1, id bigint, attempt integer) AS given
@@ -48,8 +48,8 @@ SELECT json_list(json_row(id, stop, attempt > 0)) FROM taskmill_task
 WHERE id IN ids($1) AND status = 'pending' AND stop IS NOT NULL;
 
 -- name: unclaim_others
--- Return every task claimed by this node to the queue, except the given ones. The answer to a claim was lost, so the
--- node does not know which tasks it claimed.
+-- Return to the queue every task that this node has claimed, except the given ones. The answer to a claim was lost, so
+-- the node does not know which tasks it claimed.
 -- sqlite: nothing to do; a claim in a file never succeeds without the dispatcher knowing it.
 -- postgres:
 UPDATE taskmill_task AS t SET
