@@ -92,7 +92,7 @@ def _type(schema: dict[str, Any]) -> str:
     if "enum" in schema:
         return ", ".join(f"`{value}`" for value in schema["enum"])
     if "anyOf" in schema:
-        return " or ".join(_type(each) for each in schema["anyOf"])
+        return " or ".join(dict.fromkeys(_type(each) for each in schema["anyOf"]))
     kind = schema.get("type")
     if kind == "array":
         return f"list of {_type(schema['items'])}" if "items" in schema else "list"

@@ -12,7 +12,6 @@ the millisecond.
 from __future__ import annotations
 
 from taskmill.model.settings import Aging, Priority
-from taskmill.model.task import Lane, Place
 
 NAMED_LEVELS = tuple(sorted({int(level) for level in Priority}, reverse=True))
 """From the least to the most urgent."""
@@ -64,8 +63,6 @@ def lines_crossed(aging: Aging, base: int, before_ms: int, after_ms: int) -> lis
     return [line for line in lines_ahead(aging, base) if after <= line < before]
 
 
-Rank = tuple[int, int, int]
-
 MOST_IN_SIGHT = 49_152
 LARGEST_FRONT = 512
 SMALLEST_FRONT = 4
@@ -74,8 +71,3 @@ SMALLEST_FRONT = 4
 def front_size(lanes: int) -> int:
     """Return how many places of each lane to keep in memory: fewer if there are more lanes, to limit the memory."""
     return max(SMALLEST_FRONT, min(LARGEST_FRONT, MOST_IN_SIGHT // max(lanes, 1)))
-
-
-def rank(lane: Lane, place: Place) -> Rank:
-    """Return the rank of a place among the places of all lanes; a smaller rank starts sooner."""
-    return lane.urgency, place.queued_at, place.place_id

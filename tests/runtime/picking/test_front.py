@@ -13,7 +13,6 @@ from taskmill.dispatch.front import Front, LaneFront
 from taskmill.dispatch.prefetch import Room
 from taskmill.model.task import Lane, Place
 from taskmill.policy import aging
-from taskmill.policy.aging import rank
 from tests.repetition import often
 from tests.runtime.picking.world import World
 
@@ -42,6 +41,11 @@ class Disk:
     def holds(self, lane: Lane, place: Place) -> bool:
         at = bisect_left(self.rows[lane], place)
         return self.rows[lane][at : at + 1] == [place]
+
+
+def rank(lane: Lane, place: Place) -> tuple[int, int, int]:
+    """Return the rank of a place among the places of all lanes; a smaller rank starts sooner."""
+    return lane.urgency, place.queued_at, place.place_id
 
 
 @settings(max_examples=often(20), deadline=None)

@@ -32,9 +32,9 @@ class GroupListAnswer(PageAnswer):
 class RateBody(Body):
     """At most ``permits`` starts in ``interval`` seconds, and ``burst`` at once."""
 
-    permits: Annotated[int, Meta(ge=1, le=1_000_000_000)]
+    permits: Annotated[int, Meta(ge=1, le=1_000_000)]
     interval: Annotated[float, Meta(gt=0, le=31_536_000)] = 1.0
-    burst: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = None
+    burst: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
 
 
 class ShareBody(Body):
