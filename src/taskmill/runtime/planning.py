@@ -234,38 +234,19 @@ class Planner:
         slots, waiting = self._settings.declared.max_concurrency, self._waiting
         self.judging, self.outcomes = one_turns_worth(self.outcomes)
         judged = judge_all(self.judging, now, monotonic, leaving=not self.claiming)
-        has_paused = waiting.has_preempted or waiting.has_eased
-        if waiting.prefetch.is_overdue(monotonic) or has_paused or not self.claiming or self._store.is_cut_off():
-            self.return_prefetched()
-        returns, self.returns = self.returns, []
-        for task in returns:
-            if task.prefetched:
-                waiting.queue_again(task.lane, task.place)
-                if task.expires_at is not None:
-                    waiting.note_expiry(task.expires_at)
-        promote, skip = waiting.due.is_past(now), is_past(waiting.next_beat, now)
-        survey, waiting.survey_wanted = waiting.survey_wanted, False
         progress = self.progress.gather(monotonic, self.judging, self._attempts.open.values())
+        returns = self._take_returns(monotonic)
         for each in judged:
             # Verdicts are committed before claims: a task that returns to the queue may start in the same turn.
             if isinstance(each.verdict, End):
                 continue
             if isinstance(each.verdict, Return | TryAgain) and each.verdict.due_at is None:
                 waiting.queue_again(each.task.lane, each.task.place)
-        # A task that an ending releases, or that is due in an unknown place, may be more urgent than the known ones. So
-        # this turn only reads it, and the next one starts tasks. If such turns follow each other, only those of one
-        # millisecond do so: otherwise a stream of them would keep slots empty.
-        releases = not waiting.is_empty and any(each.stopped or each.task.is_tied for each in judged)
-        releases_unknown = promote and (survey or not waiting.admit_due(now))
-        may_look = self._looked_first_at is None or self._looked_first_at == now
-        prefetched = waiting.prefetch.tasks
-        looks_first = waiting.in_doubt or waiting.looks_first or (may_look and (releases_unknown or releases))
-        self._looked_first_at, waiting.looks_first = now if looks_first else None, False
-        at_work: list[int] | None = None
+        promote, skip = waiting.due.is_past(now), is_past(waiting.next_beat, now)
+        survey, waiting.survey_wanted = waiting.survey_wanted, False
+        looks_first = self._looks_first(judged, now, surveys=survey, promotes=promote)
+        at_work = self._at_work()
         shown_slots = slots if self._store.is_cluster else None
-        if self._store.is_cluster and waiting.in_doubt:
-            ended = (attempt.task.id for attempt, _ in (*self.judging, *self.outcomes))
-            at_work = [*self._attempts.task_ids(), *(task.id for task in prefetched), *ended]
         resume_preempted = resume_eased = False
         starts, look = NO_STARTS, Look(survey, slots=shown_slots)
         # Outcomes that are left for the next turn hold their slots until then.
@@ -277,17 +258,11 @@ class Planner:
             if not (resume_preempted or resume_eased):
                 starts = self._choose(slots, taken, now, surveys=survey, promotes=promote)
                 look = waiting.look(survey=survey, slots=shown_slots, urgent=self._preempting.unknown)
-        self._served = []
-        if not self.outcomes:
-            self._served, self.readers = self.readers, []
-        # The store chooses which task is preempted, among those that it knows to be running.
-        tells_all = starts.preempt is not None or bool(self._served)
-        begun = waiting.prefetch.to_store(math.inf if tells_all else monotonic)
         turn = Turn(
             now,
             monotonic,
             progress=progress,
-            begun=begun,
+            begun=self._take_begun(monotonic, preempts=starts.preempt is not None),
             judged=judged,
             returns=returns,
             at_work=at_work,
@@ -298,6 +273,54 @@ class Planner:
         if is_past(waiting.next_expiry, now) and (turn.is_empty() or not self.sweep_pace.rests):
             return msgspec.structs.replace(turn, upkeep=msgspec.structs.replace(turn.upkeep, expire=True))
         return turn
+
+    def _take_returns(self, monotonic: float) -> list[Claimed]:
+        """Take the claimed tasks that return to the queue in this turn, and let them wait again."""
+        waiting = self._waiting
+        has_paused = waiting.has_preempted or waiting.has_eased
+        if waiting.prefetch.is_overdue(monotonic) or has_paused or not self.claiming or self._store.is_cut_off():
+            self.return_prefetched()
+        returns, self.returns = self.returns, []
+        for task in returns:
+            if task.prefetched:
+                waiting.queue_again(task.lane, task.place)
+                if task.expires_at is not None:
+                    waiting.note_expiry(task.expires_at)
+        return returns
+
+    def _looks_first(self, judged: Sequence[Judged], now: int, *, surveys: bool, promotes: bool) -> bool:
+        """True if this turn only reads waiting tasks, and the next one starts them.
+
+        A task that an ending releases, or that is due in an unknown place, may be more urgent than the known ones. If
+        such turns follow each other, only those of one millisecond do so: otherwise a stream of them would keep slots
+        empty.
+        """
+        waiting = self._waiting
+        releases = not waiting.is_empty and any(each.stopped or each.task.is_tied for each in judged)
+        releases_unknown = promotes and (surveys or not waiting.admit_due(now))
+        may_look = self._looked_first_at is None or self._looked_first_at == now
+        looks_first = waiting.in_doubt or waiting.looks_first or (may_look and (releases_unknown or releases))
+        self._looked_first_at, waiting.looks_first = now if looks_first else None, False
+        return looks_first
+
+    def _at_work(self) -> list[int] | None:
+        """Return the tasks that this node has claimed, so that the store returns all others it finds to the queue.
+
+        This is necessary if the answer to a claim may have been lost; otherwise return None.
+        """
+        if not (self._store.is_cluster and self._waiting.in_doubt):
+            return None
+        ended = (attempt.task.id for attempt, _ in (*self.judging, *self.outcomes))
+        return [*self._attempts.task_ids(), *(task.id for task in self._waiting.prefetch.tasks), *ended]
+
+    def _take_begun(self, monotonic: float, *, preempts: bool) -> list[tuple[int, int, int]]:
+        """Return the running tasks whose beginning this turn stores, and take the readers that wait for that."""
+        self._served = []
+        if not self.outcomes:
+            self._served, self.readers = self.readers, []
+        # The store chooses which task is preempted, among those that it knows to be running.
+        stores_all = preempts or bool(self._served)
+        return self._waiting.prefetch.to_store(math.inf if stores_all else monotonic)
 
     def _choose(self, slots: int, taken: int, now: int, *, surveys: bool, promotes: bool) -> Starts:
         """Choose the tasks that start, and preempt less urgent tasks for urgent ones that have no slot."""
