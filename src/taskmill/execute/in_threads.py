@@ -66,9 +66,13 @@ class ThreadExecutor:
             except BaseException as wrong:  # noqa: BLE001 - it becomes the outcome
                 log(wrong)
                 outcome = outcome_of_exception(wrong)
-            # If the loop was closed meanwhile, nothing waits for the outcome.
-            with contextlib.suppress(RuntimeError):
+            try:
                 loop.call_soon_threadsafe(done, outcome)
+            except RuntimeError:
+                # The loop was closed meanwhile. Nothing waits for the outcome, but the run may still hold the right to
+                # dispatch for this handler.
+                with contextlib.suppress(RuntimeError):
+                    ended(outcome)
 
         def done(outcome: RawOutcome) -> None:
             self._clock.work_ends(may_block=True, thread=worker.thread)

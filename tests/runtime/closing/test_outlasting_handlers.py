@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from pathlib import Path
 
@@ -72,3 +73,43 @@ async def test_a_run_waits_a_moment_for_a_handler_that_is_about_to_end(manual_cl
         await scheduler.run_until_idle()
         assert (await handle.record()).state == "completed"
     assert stuck.attempts == [1, 2]
+
+
+async def test_a_new_store_in_memory_does_not_wait_for_handlers_of_the_one_before(manual_clock: ManualClock) -> None:
+    stuck = Stuck()
+    scheduler = Scheduler(domains=[stuck.domain], clock=manual_clock, shutdown_grace=0, cancel_timeout=0.1)
+    async with scheduler:
+        await stuck.outlasts_a_run(scheduler, manual_clock)
+    async with scheduler:
+        await scheduler.run_until_idle()
+        assert await scheduler.count() == 0
+    stuck.go_on.set()
+
+
+def test_a_handler_that_outlasts_the_event_loop_frees_the_right_to_dispatch_when_it_ends(tmp_path: Path) -> None:
+    began, go_on, attempts = threading.Event(), threading.Event(), list[int]()
+    domain = Domain("d")
+
+    @domain.task
+    def stuck(ctx: Context) -> None:
+        attempts.append(ctx.attempt)
+        began.set()
+        if ctx.attempt == 1:
+            go_on.wait(30)
+
+    async def run(*, standby: bool) -> None:
+        async with Scheduler(
+            tmp_path / "tasks.db", domains=[domain], shutdown_grace=0, cancel_timeout=0.1
+        ) as scheduler:
+            if not standby:
+                await stuck.submit()
+            async with scheduler.running(standby=standby):
+                if standby:
+                    await scheduler.wait(1, timeout=20)
+                else:
+                    await asyncio.to_thread(began.wait, 20)
+
+    asyncio.run(run(standby=False))
+    go_on.set()
+    asyncio.run(run(standby=True))
+    assert attempts == [1, 2]

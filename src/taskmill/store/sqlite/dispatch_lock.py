@@ -24,7 +24,7 @@ import os
 import struct
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from taskmill.core.process import node_name
@@ -62,7 +62,6 @@ class FileLock:
         self.previous: Mapping[int | None, str] = {} if previous == UNKNOWN else {None: node_name(previous)}
         """The name of the dispatcher before this one, if it is known; like every node of a file it has no id."""
         self._descriptors = list(descriptors)
-        self.when_released: Callable[[], None] = lambda: None
         self._noted = 0
         """How many beginnings this dispatcher has written."""
         self._all_held.add(self)
@@ -116,7 +115,6 @@ class FileLock:
 
     def _close(self) -> None:
         self.is_held = False
-        self.when_released()
         self._all_held.discard(self)
         for descriptor in self._descriptors:
             os.close(descriptor)
@@ -138,9 +136,6 @@ class NoLock:
     is_held = True
     previous: ClassVar[Mapping[int | None, str]] = {}
 
-    def __init__(self) -> None:
-        self.when_released: Callable[[], None] = lambda: None
-
     def note_beginnings(self, begun: Sequence[Beginning]) -> None:
         """Write nothing: the tasks die with the process."""
 
@@ -152,7 +147,6 @@ class NoLock:
 
     def release(self) -> None:
         self.is_held = False
-        self.when_released()
 
     def linger(self) -> None:
         return

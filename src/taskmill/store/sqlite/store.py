@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +37,7 @@ from taskmill.store.sqlite.connection import (
     translated,
     translated_errors,
 )
-from taskmill.store.sqlite.dispatch_lock import Beginning, FileLock, NoLock, acquire
+from taskmill.store.sqlite.dispatch_lock import RETRY_AFTER, Beginning, FileLock, NoLock, acquire
 from taskmill.store.sqlite.log import LogFile
 from taskmill.store.sqlite.migrate import create_database, create_in_memory, migrate
 from taskmill.store.sqlite.reading import FileReads, check_file_not_sealed, node_at_work
@@ -120,6 +119,8 @@ class SqliteStore(WriteSide, FileReads):
             with translated_errors(self.name):
                 if self._in_memory:
                     create_in_memory(connection)
+                    # A handler that still runs belongs to the database before this one.
+                    self._held_right = None
                 else:
                     # Another process may be recovering the log or creating the tables; migrate() resets the timeout.
                     connection.execute("PRAGMA busy_timeout = 60000")
@@ -155,13 +156,11 @@ class SqliteStore(WriteSide, FileReads):
             await super().publish_types(types)
 
     async def acquire_dispatch(self) -> DispatchRight:
-        if self._held_right is not None and self._held_right.is_held:
+        tries = round(OWN_PATIENCE / RETRY_AFTER)
+        while self._held_right is not None and self._held_right.is_held and tries:
             # A handler of an earlier run has not ended, but may be about to.
-            released = asyncio.Event()
-            self._held_right.when_released = released.set
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(OWN_PATIENCE):
-                    await released.wait()
+            await asyncio.sleep(RETRY_AFTER)
+            tries -= 1
         self._held_right = self._right_in_memory() if self._in_memory else await self._take_right()
         self._dispatching_since = self._clock.now_ms()
         return self._held_right
