@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from taskmill import Domain, Retry, Scheduler
+from taskmill import Domain, Retry, Scheduler, StoreError
 from taskmill.events import TaskCompleted
 from taskmill.model.turn import Turn, TurnResult
 from taskmill.runtime.loop import DispatchLoop
 from taskmill.runtime.planning import Planner
 from taskmill.store.sql import ledger
 from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.group_commit import Batch
 from taskmill.store.sqlite import writer
 
 domain = Domain("d", retry=Retry.none())
@@ -182,3 +184,65 @@ def test_an_interrupt_inside_a_turn_ends_the_program(
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(main())
     assert not left
+
+
+@pytest.mark.one_engine("on a server the transaction is in a thread, which no signal interrupts")
+@pytest.mark.parametrize("is_file", [False, True], ids=["memory", "file"])
+def test_an_interrupt_as_a_transaction_begins_keeps_no_other_request_from_its_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_file: bool
+) -> None:
+    begin, left = writer.Writer._belongs_on_loop, [KeyboardInterrupt()]
+
+    def interrupted(self: writer.Writer, batch: Batch) -> bool:
+        here = begin(self, batch)
+        if batch.rows and left:
+            raise left.pop()
+        return here
+
+    asked: list[asyncio.Future[Any]] = []
+
+    async def ask() -> None:
+        monkeypatch.setattr(writer.Writer, "_belongs_on_loop", interrupted)
+        monkeypatch.setattr(writer.Writer, "largest_batch", 1)
+        asked.extend(map(asyncio.ensure_future, (double.submit(1), scheduler.group("g").pause())))
+        await asyncio.wait(asked)
+
+    scheduler = Scheduler(tmp_path / "tasks.db" if is_file else ":memory:", domains=[domain])
+    with asyncio.Runner() as runner:
+        runner.run(scheduler.__aenter__())
+        with pytest.raises(KeyboardInterrupt):
+            runner.get_loop().run_until_complete(ask())
+        answers = runner.run(asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 10))
+        (refused,) = (str(answer) for answer in answers if isinstance(answer, StoreError))
+        assert "the program was interrupted; this request may or may not be stored" in refused
+        runner.run(double.submit(2))
+        runner.run(scheduler.__aexit__(None, None, None))
+
+
+@pytest.mark.one_engine("a lock of another process on a file")
+async def test_a_cancelled_run_does_not_wait_for_the_write_lock_of_another_process(tmp_path: Path) -> None:
+    began, go_on = asyncio.Event(), asyncio.Event()
+    held = Domain("held")
+
+    @held.task
+    async def hold() -> None:
+        began.set()
+        await go_on.wait()
+
+    async with Scheduler(tmp_path / "tasks.db", domains=[domain, held], shutdown_grace=0.1) as scheduler:
+        handle = await hold.submit()
+        running = asyncio.create_task(scheduler.run())
+        await began.wait()
+        other = sqlite3.connect(tmp_path / "tasks.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        go_on.set()
+        submitting = asyncio.create_task(double.submit(1))
+        async with asyncio.timeout(20):
+            while not running.done():
+                running.cancel()
+                await asyncio.sleep(0.01)
+        other.execute("ROLLBACK")
+        other.close()
+        assert (await submitting).kind == "inserted"
+        await scheduler.run_until_idle()
+        assert (await handle.record()).state == "completed"

@@ -58,10 +58,19 @@ class Batch(NamedTuple):
 
 
 class _Lasting(asyncio.Future[T]):
-    """An answer that is not lost if the task that waits for it is cancelled: the task is cancelled once it is here."""
+    """An answer that is not lost if the task that waits for it is cancelled.
 
-    def cancel(self, msg: Any | None = None) -> bool:  # noqa: ARG002 - of a future
-        return False
+    If ``withdraw`` cannot take back the request any more, the task is cancelled once the answer is here.
+    """
+
+    withdraw: Callable[[], bool]
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        return self.withdraw() and super().cancel(msg)
+
+
+class Withdrawn(Exception):
+    """Raised by a transaction that could not begin yet, because one of its requests was withdrawn."""
 
 
 class GroupCommit(ABC):
@@ -80,6 +89,8 @@ class GroupCommit(ABC):
         self._working = False
         """True while the thread uses the connection."""
         self._idle: asyncio.Future[None] | None = None
+        self._withdrawn: Request[Any] | None = None
+        """A request of the current batch that is not to begin any more."""
         self._closed: StoreError | None = None
         """The reason why no request is accepted any longer."""
         self.commits = 0
@@ -122,18 +133,32 @@ class GroupCommit(ABC):
     async def commit_turn(self, request: Request[TurnResult], rows: int, *, alone: bool = False) -> TurnResult:
         """Run ``request`` in the next transaction; return its result once committed, even to a cancelled caller.
 
-        The result says that the caller was cancelled. If the request fails, the caller is cancelled as usual.
+        The result says that the caller was cancelled. If the request fails, or its transaction has not begun, the
+        caller is cancelled as usual.
         """
         answer: _Lasting[TurnResult] = _Lasting()
+        answer.withdraw = partial(self._withdraw, request)
         self.post(Asked(request, rows, answer.set_result, answer.set_exception, None, alone, durable=False))
         try:
             return await answer
         except asyncio.CancelledError:
-            if answer.exception() is not None:
+            if answer.cancelled() or answer.exception() is not None:
                 raise
             result = answer.result()
             result.is_cancelled = True
             return result
+
+    def _withdraw(self, request: Request[Any]) -> bool:
+        """Take back a request that waits for a batch; return False if it is in a batch already.
+
+        A transaction that cannot begin, because another process has the write lock, then gives up the request.
+        """
+        waiting = [asked for asked in self._asked if asked.request is not request]
+        if len(waiting) < len(self._asked):
+            self._asked = waiting
+            return True
+        self._withdrawn = request
+        return False
 
     def post(self, asked: Asked) -> None:
         """Run a request in the next transaction, and call it back."""
@@ -141,7 +166,10 @@ class GroupCommit(ABC):
             asked.failed(self._closed)
             return
         self._asked.append(asked)
-        if not self._working and not self._kicked:
+        self._kick_soon()
+
+    def _kick_soon(self) -> None:
+        if self._asked and not self._working and not self._kicked:
             self._kicked = True
             asyncio.get_running_loop().call_soon(self.kick)
 
@@ -206,8 +234,14 @@ class GroupCommit(ABC):
 
     def _written(self, batch: Batch, written: Any, wrong: BaseException | None) -> None:
         self._working = False
+        withdrawn, self._withdrawn = self._withdrawn, None
         if wrong is None:
             self._batch_committed(batch, *written)
+        elif isinstance(wrong, Withdrawn):
+            self._asked[:0] = [asked for asked in batch.asked if asked.request is not withdrawn]
+            for asked in batch.asked:
+                if asked.request is withdrawn:
+                    guarded(asked.failed, wrong)
         elif isinstance(wrong, Exception):
             self._batch_failed(batch, wrong)
         else:
@@ -239,9 +273,13 @@ class GroupCommit(ABC):
             guarded(asked.failed, told)
 
     def _batch_interrupted(self, batch: Batch) -> None:
-        """Answer the requests of a transaction that ``KeyboardInterrupt`` or ``SystemExit`` has ended."""
+        """Answer the requests of a transaction that ``KeyboardInterrupt`` or ``SystemExit`` has interrupted."""
+        uncertain = StoreError(
+            f"{self._name}: the program was interrupted; this request may or may not be stored. Check that before you "
+            "repeat it"
+        )
         for asked in batch.asked:
-            guarded(asked.failed, StoreError(f"{self._name}: the program was interrupted; nothing was stored"))
+            guarded(asked.failed, uncertain)
 
     def _is_busy(self) -> bool:
         return bool(self._asked) or self._working or self._kicked

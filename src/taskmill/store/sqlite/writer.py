@@ -26,7 +26,7 @@ from typing import Any
 from taskmill.core.logs import logger
 from taskmill.core.ports import Clock, StoreCounters
 from taskmill.errors import StoreBusy, StoreError, StoreLost
-from taskmill.store.sql.group_commit import Batch, GroupCommit, guarded
+from taskmill.store.sql.group_commit import Batch, GroupCommit, Withdrawn, guarded
 from taskmill.store.sqlite.connection import (
     LOG_BYTES_KEPT,
     DatabaseError,
@@ -105,8 +105,11 @@ class Writer(GroupCommit):
             except Exception as wrong:  # noqa: BLE001 - it is passed to the callers
                 self._batch_failed(batch, wrong)
             except BaseException:
-                # Nothing else answers the requests, and a turn waits for its answer even if it is cancelled.
+                # The transaction may have begun before its first request. Nothing else answers the requests, nor kicks
+                # those behind them, and a turn waits for its answer even if it is cancelled.
+                self._roll_back()
                 self._batch_interrupted(batch)
+                self._kick_soon()
                 raise
             else:
                 if here:
@@ -335,6 +338,8 @@ class Writer(GroupCommit):
         give_up_at = time.monotonic() + LOCK_PATIENCE
         longest = 0.001
         while not self._begin_now():
+            if self._withdrawn is not None:
+                raise Withdrawn
             if time.monotonic() > give_up_at:
                 raise StoreBusy(
                     f"{self._name}: another process has held the write lock for {LOCK_PATIENCE:.0f} s; "
