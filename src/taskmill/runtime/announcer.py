@@ -12,9 +12,9 @@ that no listener sees an ending that a power cut can undo.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, tzinfo
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
 import msgspec
 
@@ -39,6 +39,8 @@ from taskmill.runtime.task_log import is_on, log_attempts, log_ended, log_start
 if TYPE_CHECKING:
     from taskmill.runtime.attempt import Attempt
 
+T = TypeVar("T")
+
 AGING_INTERVAL_MS = 1000
 """The shortest time between two reads of aged tasks, so that a backlog in which many tasks age costs little."""
 
@@ -47,6 +49,22 @@ _decode = msgspec.json.Decoder().decode
 
 Follower = Callable[[Commit, int, bool], None]
 """Called with a commit, the time at which it was made, and True if it is durable already."""
+
+
+async def to_the_end(step: Coroutine[Any, Any, T]) -> T:
+    """Await a step that commits something and then announces it.
+
+    If the caller is cancelled, it ends after the step: what is committed would never be announced otherwise. If it is
+    cancelled again, it does not wait any longer.
+    """
+    running = asyncio.get_running_loop().create_task(step)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        if not running.cancelled() and (wrong := running.exception()) is not None:
+            logger.error("a cancelled run could not finish a step: %s", wrong)
+        raise
 
 
 class Commits:

@@ -27,7 +27,7 @@ from taskmill.model.queue_state import Turns
 from taskmill.model.task import Claimed
 from taskmill.model.turn import Judged, Turn, TurnResult
 from taskmill.policy.aging import effective_priority
-from taskmill.runtime.announcer import AgingWatch, Announcer, Commits
+from taskmill.runtime.announcer import AgingWatch, Announcer, Commits, to_the_end
 from taskmill.runtime.attempt import Attempt, Spawner
 from taskmill.runtime.attempts import Attempts
 from taskmill.runtime.cron_clock import CronClock
@@ -198,7 +198,7 @@ class DispatchLoop:
         if self._aging_watch.is_due(picker.rules, now):
             await self._aging_watch.announce_aged(picker.rules, self._waiting.lanes(), now)
         if self._planner.claiming and self.cron.is_due(now):
-            await self.cron.fire_due()
+            await to_the_end(self.cron.fire_due())
         now = self._clock.now_ms()
         if is_past(self._waiting.next_expiry, now) or is_past(self._waiting.next_beat, now):
             # Let short handlers end first: the turn then commits their ends too, and skips no occurrence for them.

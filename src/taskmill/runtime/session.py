@@ -21,7 +21,7 @@ from taskmill.core.ports import Clock, DispatchRight, Store
 from taskmill.define.registry import Registry
 from taskmill.errors import AlreadyRunning, InvalidState, StoreLost
 from taskmill.model.attempt import StopReason
-from taskmill.runtime.announcer import Announcer, Commits
+from taskmill.runtime.announcer import Announcer, Commits, to_the_end
 from taskmill.runtime.attempt import Attempt, Spawner
 from taskmill.runtime.executors import Executors
 from taskmill.runtime.loop import DispatchLoop
@@ -169,8 +169,8 @@ class DispatchSession:
             undo.push_async_callback(executors.close)
             undo.push_async_callback(self._end_machine_watch)
             undo.callback(self._forget_loop)
-            await loop.damaged_rows.despite_damage(self._recover)
-            await loop.damaged_rows.despite_damage(loop.cron.begin)
+            await to_the_end(loop.damaged_rows.despite_damage(self._recover))
+            await to_the_end(loop.damaged_rows.despite_damage(loop.cron.begin))
             await self._store.declare(self._settings.declared)
             await self._watch_machine(loop)
             self.loop, self._closing = loop, closing

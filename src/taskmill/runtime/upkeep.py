@@ -22,7 +22,7 @@ from taskmill.errors import StoreCorrupt, StoreError, StoreLost
 from taskmill.model.settings import PRUNE_BITE, Retention
 from taskmill.policy.rules import Rules
 from taskmill.policy.series import CLOCK_STEP_MS
-from taskmill.runtime.announcer import Announcer, Commits
+from taskmill.runtime.announcer import Announcer, Commits, to_the_end
 
 PRUNE_EVERY = 1000
 """While the scheduler is busy, history is pruned after this many endings."""
@@ -207,6 +207,10 @@ class Upkeep:
         at = rules.next_resumption()
         if at is None or at > (now := self._clock.now_ms()):
             return False
+        await to_the_end(self._end_pauses(now))
+        return True
+
+    async def _end_pauses(self, now: int) -> None:
         try:
             # The store decides which pauses are over, because another process may have changed their ends.
             for scope in await self._store.end_pauses(now):
@@ -216,7 +220,6 @@ class Upkeep:
         except StoreError as wrong:
             logger.error("a pause could not be ended, retrying in %g s: %s", STORE_RETRY, wrong)
             await wait_before_retry(self._clock)
-        return True
 
     async def _give_back(self) -> None:
         """Give paused time back in batches, resting after each for as long as it took."""
@@ -265,6 +268,9 @@ class DamagedRows:
         """
         if not isinstance(wrong, StoreCorrupt) or self._clock.monotonic() < self._not_before:
             return False
+        return await to_the_end(self._set_aside(running=running))
+
+    async def _set_aside(self, *, running: bool) -> bool:
         now = self._clock.now_ms()
         try:
             done = await self._store.set_aside(now, running=running)
