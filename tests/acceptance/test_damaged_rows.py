@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from pathlib import Path
@@ -11,6 +12,9 @@ import pytest
 
 from taskmill import Ending, HistoryRecord, Scheduler, StoreCorrupt
 from taskmill.store.opening import is_postgres
+from taskmill.store.sql import damage
+from taskmill.store.sqlite.connection import connect
+from taskmill.store.sqlite.session import Session
 from tests.acceptance.box import box, put
 from tests.acceptance.command_line import Here
 from tests.both_engines import name_of
@@ -164,3 +168,17 @@ async def test_a_damaged_tag_keeps_no_task_from_ending(path: Path) -> None:
         assert (await other.wait(timeout=1)).ending == Ending.COMPLETED
         record = await scheduler.wait(tagged.id, timeout=1)
         assert (record.ending, record.tags) == (Ending.COMPLETED, {"colour": "red", "size": "m"})
+
+
+@pytest.mark.one_engine("a server stores no bytes as a text")
+async def test_every_damaged_tag_is_found_however_many_tags_there_are(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(damage, "BATCH", 2)
+    async with Scheduler(path, domains=[box]) as scheduler:
+        tasks = [put.options(tags={"a": "1", "b": "2", "c": "3"}).prepare(str(number), 0) for number in range(4)]
+        ids = [handle.id for handle in await scheduler.submit_many(tasks)]
+    for id in ids:
+        assert put_junk(path, "taskmill_task_tag", "value", b"\xff\xfe", random.Random(0), f"task_id = {id}")
+    with contextlib.closing(connect(str(path), read_only=True)) as connection:
+        assert [found.id for found in damage.find(Session(connection))] == ids

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
@@ -210,12 +212,25 @@ def test_the_least_urgent_of_all_nodes_then_the_youngest_is_preempted(
     cluster: tuple[list[Ask], list[Runner], dict[int, Host]],
 ) -> None:
     asks, running, nodes = cluster
-    nodes = {id: Host(host.slots, frozenset(TYPES)) for id, host in nodes.items()}
+    load = Counter(task.node for task in running)
+    nodes = {id: Host(max(host.slots, load[id]), frozenset(TYPES)) for id, host in nodes.items()}
     asks = [ask._replace(candidates=None) for ask in asks]
     chosen = cluster_victims(asks, running, nodes, own=1)
     key = {task.id: (task.effective, task.started_at, task.id) for task in running if task.node in nodes}
     spared = [task.id for task in running if task.id in key and not task.is_leaving and task.id not in chosen]
     assert all(key[id] > key[other] for id in chosen for other in spared)
+
+
+def test_a_node_with_fewer_slots_than_tasks_is_spared_if_another_or_none_can_help() -> None:
+    def at_work(id: int, effective: int, node: int) -> Runner:
+        return Runner(id, effective, id, node, is_leaving=False)
+
+    ask, one = Ask(9, 0, "d::a"), Host(1, {"d::a"})
+    crowded = [at_work(1, 200, 1), at_work(2, 200, 1), at_work(3, 200, 1)]
+    assert cluster_victims([ask], [*crowded, at_work(4, 199, 2)], {1: one, 2: one}, own=1) == [4]
+    assert cluster_victims([ask], crowded, {1: one}, own=1) == [3, 2, 1]
+    equals = [at_work(5, 0, 1), at_work(6, 0, 1)]
+    assert cluster_victims([ask], [*crowded, *equals], {1: one}, own=1) == []
 
 
 def test_a_free_slot_of_another_node_is_used_first_for_a_while() -> None:
@@ -263,3 +278,26 @@ def test_a_spawned_task_preempts_no_task_with_children_on_any_node(
     chosen = cluster_victims([Ask(9, 0, "d::t", counts_free=False, is_spawned=is_spawned)], tasks, nodes, 1)
     able = [task.id for task in tasks if not (is_spawned and task.has_children)]
     assert chosen == ([max(able)] if able else [])
+
+
+@given(clusters())
+def test_no_more_tasks_than_needed_are_preempted_and_none_if_no_slot_becomes_free(
+    cluster: tuple[list[Ask], list[Runner], dict[int, Host]],
+) -> None:
+    asks, running, nodes = cluster
+    for ask in (ask._replace(counts_free=False) for ask in asks):
+        chosen = cluster_victims([ask], running, nodes, own=1)
+        enough: list[int] = []
+        for id, host in nodes.items():
+            here = [task for task in running if task.node == id]
+            staying = [task for task in here if not task.is_leaving]
+            replaceable = [
+                task
+                for task in staying
+                if task.effective > ask.effective and (ask.candidates is None or task.id in ask.candidates)
+            ]
+            needed = max(0, len(staying) - host.slots) + 1
+            becomes_free = len(staying) < host.slots and len(staying) < len(here)
+            if ask.type in host.types and (becomes_free or len(replaceable) >= needed):
+                enough.append(0 if becomes_free else needed)
+        assert len(chosen) == min(enough, default=0)

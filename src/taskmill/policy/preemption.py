@@ -2,14 +2,16 @@
 
 Laws: a task is preempted only for a more urgent one, and only if the IO of that one then fits; the least urgent running
 task goes first, and among equals the one that started last; a slot that is about to be free needs no second victim;
-in a cluster the least urgent task of all nodes is preempted, one for each waiting task, and more on a node that runs
-more tasks than it has slots since their number was lowered. A task that was spawned
-preempts no task that has children: its parent would start again, spawn it again, and be preempted again, and two
-parents would never end if the children of each preempted the other.
+in a cluster the least urgent task of all nodes is preempted, one for each waiting task. A node may run more tasks than
+it has slots, because their number was lowered. Then several have to end before a slot is free, so another node is
+preferred, and none of them is preempted if they do not suffice.
+
+A task that was spawned preempts no task that has children: its parent would start again, spawn it again, and be
+preempted again, and two parents would never end if the children of each preempted the other.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from taskmill.model.cluster import Ask, Host, Runner
@@ -63,12 +65,26 @@ def cluster_victims(
         able = [id for id, host in nodes.items() if ask.type in host.types]
         if _take(soon, able) or (ask.counts_free and _take(free, able)):
             continue
-        for victim in [task for task in at_work if task.node in able and _may_replace(ask, task)]:
+        replaceable = (task for task in at_work if task.node in able and _may_replace(ask, task))
+        for victim in _fewest(replaceable, excess):
             at_work.remove(victim)
             chosen.append(victim.id)
-            if not _take(excess, [victim.node]):
-                break
+            excess[victim.node] = 0
     return chosen
+
+
+def _fewest(replaceable: Iterable[Runner], excess: Mapping[int, int]) -> list[Runner]:
+    """Return the fewest of these tasks, on one node, that free a slot when they end; the earlier ones, if in doubt."""
+    found: dict[int, list[Runner]] = {}
+    fewest: list[Runner] = []
+    for task in replaceable:
+        together = found.setdefault(task.node, [])
+        together.append(task)
+        if len(together) == excess[task.node] + 1 and (not fewest or len(together) < len(fewest)):
+            fewest = together.copy()
+            if len(fewest) == 1:
+                break
+    return fewest
 
 
 def _take(slots: dict[int, int], able: Sequence[int]) -> bool:

@@ -26,6 +26,7 @@ from taskmill.store.sql.damage_columns import (
     KEYS,
     NOW,
     OTHERS,
+    TAGS,
     TASK,
     Column,
 )
@@ -59,8 +60,10 @@ def find(connection: Connection) -> Iterator[Damage]:
 
 def _find_what_can_be_set_aside(connection: Connection) -> Iterator[Damage]:
     yield from _damaged_in_batches(connection, "taskmill_task", TASK)
+    yield from _damaged_tags(connection)
     for table, key in KEYS.items():
-        yield from _damaged_rows(connection, table, key, EXAMINED[table])
+        if table != TAGS:
+            yield from _damaged_rows(connection, table, key, EXAMINED[table])
 
 
 def damaged_column(connection: Connection, table: str, id: int) -> str | None:
@@ -175,6 +178,21 @@ def _damaged_in_batches(
         if len(rows) < BATCH:
             return
         after = list(rows[-1][: len(key)])
+
+
+def _damaged_tags(connection: Connection) -> Iterator[Damage]:
+    """Examine the tags in batches. A name may be damaged, so each batch has all tags of its tasks."""
+    tags = f"FROM {TAGS} WHERE task_id > ?"
+    after = -(2**63)
+    while True:
+        batch = f"SELECT task_id {tags} ORDER BY task_id LIMIT {BATCH}"
+        last = connection.execute(f"SELECT max(task_id) FROM ({batch}) AS batch", (after,)).fetchone()[0]  # noqa: S608
+        if last is None:
+            return
+        rows = connection.execute(f"SELECT task_id, name, value {tags} AND task_id <= ?", (after, last))
+        for id, *values in rows.fetchall():
+            yield from _damage_in(TAGS, id, EXAMINED[TAGS], values)
+        after = last
 
 
 def _damaged_rows(connection: Connection, table: str, key: str, columns: Sequence[Column]) -> Iterator[Damage]:

@@ -170,8 +170,9 @@ _LOAD = (
     Column("tasks", int, None),
 )
 _TAG = (Column("name", str, None), Column("value", str, None))
+TAGS = "taskmill_task_tag"
 KEYS = {
-    "taskmill_task_tag": "task_id",
+    TAGS: "task_id",
     "taskmill_series": "id",
     "taskmill_cron": "name",
     "taskmill_io": "type",
@@ -184,7 +185,7 @@ EXAMINED = {
     "taskmill_task": TASK,
     "taskmill_history": HISTORY,
     "taskmill_error": ERROR,
-    "taskmill_task_tag": _TAG,
+    TAGS: _TAG,
     "taskmill_series": _SERIES,
     "taskmill_cron": _CRON,
     "taskmill_io": _IO,
