@@ -71,8 +71,8 @@ class Connection(Protocol):
     def execute_together(self, statements: Sequence[Statement], /) -> str | None:
         """Run statements in one call, if the engine can; return the value that the last SELECT among them returns.
 
-        If one of them has other rows than expected, undo all and return None; only SQLite can check that. Statements
-        whose :data:`ANSWER` is an empty list may be left out.
+        If one of them has other rows than expected, undo all and return None. Statements whose :data:`ANSWER` is an
+        empty list may be left out.
         """
         ...
 

@@ -60,17 +60,17 @@ class Batch(NamedTuple):
 class _Lasting(asyncio.Future[T]):
     """An answer that is not lost if the task that waits for it is cancelled.
 
-    If ``withdraw`` cannot take back the request any more, the task is cancelled once the answer is here.
+    The task is cancelled at once if ``cancel_request`` returns True, otherwise when the answer is here.
     """
 
-    withdraw: Callable[[], bool]
+    cancel_request: Callable[[], bool]
 
     def cancel(self, msg: Any | None = None) -> bool:
-        return self.withdraw() and super().cancel(msg)
+        return not self.done() and self.cancel_request() and super().cancel(msg)
 
 
-class Withdrawn(Exception):
-    """Raised by a transaction that could not begin yet, because one of its requests was withdrawn."""
+class RequestCancelled(Exception):
+    """Raised by a transaction that could not begin yet, because one of its requests was cancelled."""
 
 
 class GroupCommit(ABC):
@@ -89,7 +89,7 @@ class GroupCommit(ABC):
         self._working = False
         """True while the thread uses the connection."""
         self._idle: asyncio.Future[None] | None = None
-        self._withdrawn: Request[Any] | None = None
+        self._cancelled: Request[Any] | None = None
         """A request of the current batch that is not to begin any more."""
         self._closed: StoreError | None = None
         """The reason why no request is accepted any longer."""
@@ -137,7 +137,7 @@ class GroupCommit(ABC):
         caller is cancelled as usual.
         """
         answer: _Lasting[TurnResult] = _Lasting()
-        answer.withdraw = partial(self._withdraw, request)
+        answer.cancel_request = partial(self._cancel, request)
         self.post(Asked(request, rows, answer.set_result, answer.set_exception, None, alone, durable=False))
         try:
             return await answer
@@ -148,8 +148,8 @@ class GroupCommit(ABC):
             result.is_cancelled = True
             return result
 
-    def _withdraw(self, request: Request[Any]) -> bool:
-        """Take back a request that waits for a batch; return False if it is in a batch already.
+    def _cancel(self, request: Request[Any]) -> bool:
+        """Cancel a request that waits for a batch; return False if it is in a batch already.
 
         A transaction that cannot begin, because another process has the write lock, then gives up the request.
         """
@@ -157,7 +157,7 @@ class GroupCommit(ABC):
         if len(waiting) < len(self._asked):
             self._asked = waiting
             return True
-        self._withdrawn = request
+        self._cancelled = request
         return False
 
     def post(self, asked: Asked) -> None:
@@ -234,13 +234,13 @@ class GroupCommit(ABC):
 
     def _written(self, batch: Batch, written: Any, wrong: BaseException | None) -> None:
         self._working = False
-        withdrawn, self._withdrawn = self._withdrawn, None
+        cancelled, self._cancelled = self._cancelled, None
         if wrong is None:
             self._batch_committed(batch, *written)
-        elif isinstance(wrong, Withdrawn):
-            self._asked[:0] = [asked for asked in batch.asked if asked.request is not withdrawn]
+        elif isinstance(wrong, RequestCancelled):
+            self._asked[:0] = [asked for asked in batch.asked if asked.request is not cancelled]
             for asked in batch.asked:
-                if asked.request is withdrawn:
+                if asked.request is cancelled:
                     guarded(asked.failed, wrong)
         elif isinstance(wrong, Exception):
             self._batch_failed(batch, wrong)

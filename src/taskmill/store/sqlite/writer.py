@@ -26,7 +26,7 @@ from typing import Any
 from taskmill.core.logs import logger
 from taskmill.core.ports import Clock, StoreCounters
 from taskmill.errors import StoreBusy, StoreError, StoreLost
-from taskmill.store.sql.group_commit import Batch, GroupCommit, Withdrawn, guarded
+from taskmill.store.sql.group_commit import Batch, GroupCommit, RequestCancelled, guarded
 from taskmill.store.sqlite.connection import (
     LOG_BYTES_KEPT,
     DatabaseError,
@@ -338,8 +338,8 @@ class Writer(GroupCommit):
         give_up_at = time.monotonic() + LOCK_PATIENCE
         longest = 0.001
         while not self._begin_now():
-            if self._withdrawn is not None:
-                raise Withdrawn
+            if self._cancelled is not None:
+                raise RequestCancelled
             if time.monotonic() > give_up_at:
                 raise StoreBusy(
                     f"{self._name}: another process has held the write lock for {LOCK_PATIENCE:.0f} s; "
