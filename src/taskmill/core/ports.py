@@ -110,22 +110,22 @@ class Dispatches(Protocol):
 
     async def declare(self, declared: Declared) -> None:
         """Store the settings that the dispatching program declares."""
-        ...
 
     async def turn(self, turn: Turn) -> TurnResult:
         """Commit a turn; return once it is committed, before it is durable. Cancelled callers get the result too."""
         ...
+
+    def fetch(self) -> None:
+        """Return the result of a patient turn now, or as soon as it is committed."""
 
     def note_beginnings(self, begun: Sequence[tuple[int, int, int]]) -> None:
         """Record that prefetched tasks begin, where the record survives this process, if the store has such a place.
 
         :meth:`recover` then counts the crash of a task whose beginning no transaction has stored.
         """
-        ...
 
     async def note_begun(self, begun: Sequence[tuple[int, int, int]]) -> None:
         """Store when prefetched tasks began, for rows of ``(id, attempt, began at)``."""
-        ...
 
     async def save(self, id: int, attempt: int, saved: str) -> bool:
         """Store the state of an attempt; False if its token is no longer held."""

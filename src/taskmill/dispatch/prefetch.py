@@ -32,6 +32,8 @@ ROUNDING = 1e-6
 """The part of the room that is added, so that inexact sums do not cost the last task its place."""
 UNKNOWN = 1.0
 """The assumed duration, in seconds, of a task that cannot be prefetched."""
+LONG = 0.001
+"""The seconds from which a task takes long: much longer than an iteration of the event loop."""
 FORGETTING = 0.1
 """How much one shorter run lowers the estimate for its type. A longer run raises it at once."""
 
@@ -166,6 +168,10 @@ class Prefetch:
         self._begun.pop(task.id, None)
         before = self._durations.get(task.type, 0.0)
         self._durations[task.type] = seconds if seconds >= before else before + FORGETTING * (seconds - before)
+
+    def takes_long(self, type: str) -> bool:
+        """True if tasks of a type take at least a millisecond."""
+        return self._durations.get(type, 0.0) >= LONG
 
     def refused(self, types: Iterable[str]) -> None:
         """Prefetch no tasks of these types for a while."""

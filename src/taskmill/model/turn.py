@@ -150,6 +150,8 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
     upkeep: TurnUpkeep = NO_UPKEEP
     starts: Starts = NO_STARTS
     look: Look = NO_LOOK
+    patience: float = 0.0
+    """How long, in seconds, the result may wait until the event loop has other work."""
 
     def is_empty(self) -> bool:
         return not (self.look.is_needed() or self.writes())

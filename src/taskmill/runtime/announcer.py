@@ -140,9 +140,14 @@ class Announcer:
             else:
                 self.once_durable(lambda: self._committed(commit, now))
 
+    @property
+    def is_awaited(self) -> bool:
+        """True if there are listeners, or callers that wait for tasks to end."""
+        return self._bus.is_heard or bool(self._waiters)
+
     def once_durable(self, announce: Callable[[], None]) -> None:
         """Call ``announce`` once everything committed so far would survive a power cut."""
-        if self._bus.is_heard or self._waiters:
+        if self.is_awaited:
             self._store.when_durable(announce)
         else:
             # Without listeners and waiters, one flush may serve many turns.
@@ -192,7 +197,7 @@ class Announcer:
             counters.attempts_over(verdicts)
         if is_on():
             log_attempts(verdicts, result)
-        is_silent = not (self._bus.is_heard or self._waiters)
+        is_silent = not self.is_awaited
         completed = 0
         for judged in verdicts:
             task = judged.task

@@ -13,6 +13,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import msgspec
+
 from taskmill.core.logs import logger
 from taskmill.core.ports import Clock, Store
 from taskmill.define.registry import Registry
@@ -33,7 +35,7 @@ from taskmill.runtime.attempts import Attempts
 from taskmill.runtime.cron_clock import CronClock
 from taskmill.runtime.executors import Executors
 from taskmill.runtime.planning import Planner, is_past
-from taskmill.runtime.prefetching import Prefetching, let_handlers_run
+from taskmill.runtime.prefetching import PATIENCE, Prefetching, let_handlers_run
 from taskmill.runtime.settings import RunSettings
 from taskmill.runtime.upkeep import DamagedRows, Upkeep
 
@@ -273,6 +275,8 @@ class DispatchLoop:
 
     async def _commit(self, turn: Turn) -> bool:
         """Commit a turn and apply its result, even if cancelled. If the store refuses it, wait and return False."""
+        if self.prefetching.is_patient(turn) and not self._announcer.is_awaited:
+            turn = msgspec.structs.replace(turn, patience=PATIENCE)
         self._waiting.in_turn, began = True, self._clock.monotonic()
         self.has_looked = self.has_looked or turn.look.survey
         try:

@@ -215,6 +215,11 @@ class Planner:
         self._looked_first_at: int | None = None
         """The time of the last turn, if it claimed nothing because other tasks had to be read first."""
 
+    @property
+    def serves_readers(self) -> bool:
+        """True if readers wait for the turn under way."""
+        return bool(self._served)
+
     def turn_failed(self, turn: Turn) -> None:
         """Keep the outcomes and returns of a turn that could not be committed for the next one."""
         self.returns[:0] = turn.returns

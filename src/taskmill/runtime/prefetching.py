@@ -24,6 +24,8 @@ from taskmill.runtime.attempts import Attempts
 from taskmill.runtime.planning import Planner, is_past
 from taskmill.runtime.upkeep import STORE_RETRY
 
+PATIENCE = 0.005
+"""How long, in seconds, the result of a turn may wait until a handler ends."""
 SHORT = 4
 """Iterations of the event loop in which a short task begins and ends, if its handler yields at most once."""
 
@@ -70,6 +72,8 @@ class Prefetching:
         self._slots_kept = 0
         """Slots of ended attempts whose verdicts must be committed before a prefetched task takes the slot."""
         self._is_beginning = self._begins_soon = False
+        self._is_patient = False
+        """True if the result of the last turn could wait until a handler ends."""
         self._in_one_call = store.is_cluster
         """True if the store committed the last turn in one call, or waits for a server."""
         self._beginnings: list[tuple[int, int, int]] = []
@@ -94,8 +98,25 @@ class Prefetching:
             # A task that waits for prefetched ones may have made them more urgent.
             self._planner.return_prefetched()
 
+    def is_patient(self, turn: Turn) -> bool:
+        """True if the result of a turn may wait until a handler ends (docs/decisions/0044).
+
+        All slots are taken, so no task can start earlier, and the last handlers took a few milliseconds.
+        """
+        starts, upkeep = turn.starts, turn.upkeep
+        needs_result = starts.hooks or starts.preempt is not None or upkeep.is_due() or turn.look.survey or turn.returns
+        self._is_patient = (
+            self._attempts.slots_taken >= self._slots()
+            and not (needs_result or self._planner.serves_readers)
+            and bool(turn.judged)
+            and all(self._prefetch.takes_long(each.task.type) for each in turn.judged)
+        )
+        return self._is_patient
+
     def attempt_ended(self, attempt: Attempt, outcome: Outcome) -> None:
         """Begin tasks in the next iteration of the event loop, in the slots of all attempts that end in this one."""
+        if self._is_patient:
+            self._store.fetch()
         self._slots_kept += _keeps_slot(attempt, outcome)
         if self._prefetch.tasks and not self._begins_soon:
             self._begins_soon = True

@@ -47,6 +47,8 @@ class Asked(NamedTuple):
     """True if the request must not share its transaction with other requests."""
     again: bool = False
     """True if this is the second try after a disk error."""
+    patience: float = 0.0
+    """How long, in seconds, the answer may wait until the event loop has other work."""
 
 
 class Batch(NamedTuple):
@@ -55,6 +57,10 @@ class Batch(NamedTuple):
     asked: list[Asked]
     rows: int
     """The amount of work; 0 if every request only reads."""
+
+    @property
+    def patience(self) -> float:
+        return min(asked.patience for asked in self.asked)
 
 
 class _Lasting(asyncio.Future[T]):
@@ -130,7 +136,9 @@ class GroupCommit(ABC):
         self.post(Asked(request, rows, answered, failed, at_commit, alone, durable))
         return answer
 
-    async def commit_turn(self, request: Request[TurnResult], rows: int, *, alone: bool = False) -> TurnResult:
+    async def commit_turn(
+        self, request: Request[TurnResult], rows: int, *, alone: bool = False, patience: float = 0.0
+    ) -> TurnResult:
         """Run ``request`` in the next transaction; return its result once committed, even to a cancelled caller.
 
         The result says that the caller was cancelled. If the request fails, or its transaction has not begun, the
@@ -138,7 +146,8 @@ class GroupCommit(ABC):
         """
         answer: _Lasting[TurnResult] = _Lasting()
         answer.cancel_request = partial(self._cancel, request)
-        self.post(Asked(request, rows, answer.set_result, answer.set_exception, None, alone, durable=False))
+        answered, failed = answer.set_result, answer.set_exception
+        self.post(Asked(request, rows, answered, failed, None, alone, durable=False, patience=patience))
         try:
             return await answer
         except asyncio.CancelledError:
@@ -157,6 +166,7 @@ class GroupCommit(ABC):
         if len(waiting) < len(self._asked):
             self._asked = waiting
             return True
+        self.fetch()
         self._cancelled = request
         return False
 
@@ -166,7 +176,13 @@ class GroupCommit(ABC):
             asked.failed(self._closed)
             return
         self._asked.append(asked)
+        self.fetch()
         self._kick_soon()
+
+    def fetch(self) -> None:
+        """Do not keep an answer waiting any longer for which requests were patient."""
+        if self._working:
+            self._thread.fetch()
 
     def _kick_soon(self) -> None:
         if self._asked and not self._working and not self._kicked:
@@ -226,7 +242,9 @@ class GroupCommit(ABC):
 
     def _write_in_thread(self, batch: Batch) -> None:
         self._working = True
-        self._thread.start(partial(self._timed, batch), partial(self._written, batch), hand_over=True)
+        patience = batch.patience
+        work, written = partial(self._timed, batch), partial(self._written, batch)
+        self._thread.start(work, written, hand_over=not patience, patience=patience)
 
     def _timed(self, batch: Batch) -> tuple[list[Any], float]:
         began = time.perf_counter()

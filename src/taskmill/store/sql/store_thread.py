@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Done = Callable[[Any, BaseException | None], None]
 _Work = tuple[Callable[[], Any], Done, asyncio.AbstractEventLoop, bool]
+_Ended = tuple[Done, Any, BaseException | None]
 
 HAND_OVER_PATIENCE = 0.001
 """The longest time, in seconds, that the event loop waits until its thread begins."""
@@ -36,6 +38,12 @@ class StoreThread:
         self._unfinished = 0
         self._begun: queue.SimpleQueue[None] = queue.SimpleQueue()
         """Has an item when the thread has begun with a function for which the loop waits."""
+        self._ended: deque[_Ended] = deque()
+        """Functions that have ended, for which ``done`` is not yet called."""
+        self._wakes_loop = True
+        """True if the end of a function wakes the event loop."""
+        self._fetching: asyncio.TimerHandle | None = None
+        """Fetches a result for which nothing else wakes the loop."""
 
     @property
     def is_idle(self) -> bool:
@@ -51,16 +59,20 @@ class StoreThread:
             raise StoreError(f"the store cannot be opened: {refused}; allow this process more threads") from refused
         self._thread = thread
 
-    def start(self, function: Callable[[], Any], done: Done, *, hand_over: bool = False) -> None:
+    def start(self, function: Callable[[], Any], done: Done, *, hand_over: bool = False, patience: float = 0.0) -> None:
         """Run ``function`` in the thread, then call ``done`` on the loop with its result or exception.
 
         With ``hand_over``, wait a moment until the thread begins. Otherwise it waits for the GIL while the loop is
-        busy, which may take longer than the function.
+        busy, which may take longer than the function. With ``patience``, the end of the function does not wake the
+        loop: ``done`` is called by :meth:`fetch`, at the latest after so many seconds.
         """
         if self._thread is None:
             self.begin()
         self._clock.work_begins()
         self._unfinished += 1
+        self._wakes_loop = not patience
+        if patience:
+            self._fetching = asyncio.get_running_loop().call_later(patience, self.fetch)
         if hand_over and not self._begun.empty():
             # An earlier call did not wait long enough.
             self._begun.get()
@@ -93,14 +105,27 @@ class StoreThread:
             result, wrong = function(), None
         except BaseException as raised:  # noqa: BLE001 - it is passed to the caller
             result, wrong = None, raised
-        # The loop may have been closed in the meantime.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(self._ended, done, result, wrong)
+        self._ended.append((done, result, wrong))
+        if self._wakes_loop:
+            # The loop may have been closed in the meantime.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._report)
 
-    def _ended(self, done: Done, result: Any, wrong: BaseException | None) -> None:
-        self._clock.work_ends()
-        self._unfinished -= 1
-        done(result, wrong)
+    def fetch(self) -> None:
+        """Call ``done`` if the function was started with ``patience`` and has ended; if not, its end wakes the loop."""
+        if self._fetching is not None:
+            self._fetching.cancel()
+            self._fetching = None
+            # In this order: the thread appends the result before it asks whether to wake the loop.
+            self._wakes_loop = True
+            self._report()
+
+    def _report(self) -> None:
+        while self._ended:
+            done, result, wrong = self._ended.popleft()
+            self._clock.work_ends()
+            self._unfinished -= 1
+            done(result, wrong)
 
     async def close(self) -> None:
         thread = self._thread

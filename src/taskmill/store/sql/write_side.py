@@ -39,7 +39,7 @@ from taskmill.store.sql import (
 )
 from taskmill.store.sql.connection import Connection, encoded
 from taskmill.store.sql.endings import just_ends
-from taskmill.store.sql.group_commit import Asked, GroupCommit
+from taskmill.store.sql.group_commit import Asked, GroupCommit, Request
 from taskmill.store.sql.locating import Locating
 from taskmill.store.sql.statements import SQL
 from taskmill.store.sql.store_thread import fail, succeed
@@ -95,13 +95,7 @@ class WriteSide(Locating):
         self._requests.measure(counters)
 
     async def _write(
-        self,
-        request: Callable[[Connection], T],
-        rows: int = 1,
-        *,
-        alone: bool = True,
-        durable: bool = True,
-        moves: bool = True,
+        self, request: Request[T], rows: int = 1, *, alone: bool = True, durable: bool = True, moves: bool = True
     ) -> T:
         """Run a request in a transaction. The error for a damaged row names that row.
 
@@ -114,15 +108,16 @@ class WriteSide(Locating):
             raise await self._located(wrong) from wrong
 
     async def _write_turn(
-        self, request: Callable[[Connection], TurnResult], rows: int, *, alone: bool = True, moves: bool = True
+        self, request: Request[TurnResult], rows: int, *, alone: bool = True, moves: bool = True, patience: float = 0.0
     ) -> TurnResult:
         """Run a turn as :meth:`_write` does; a caller that is cancelled meanwhile gets the result."""
+        request = self._noted(request, moves=moves)
         try:
-            return await self._requests.commit_turn(self._noted(request, moves=moves), rows, alone=alone)
+            return await self._requests.commit_turn(request, rows, alone=alone, patience=patience)
         except StoreCorrupt as wrong:
             raise await self._located(wrong) from wrong
 
-    def _noted(self, request: Callable[[Connection], T], *, moves: bool) -> Callable[[Connection], T]:
+    def _noted(self, request: Request[T], *, moves: bool) -> Request[T]:
         return partial(_with_note, request) if moves and not self.dispatches_alone else request
 
     def when_durable(self, callback: Callable[[], None]) -> None:
@@ -240,7 +235,11 @@ class WriteSide(Locating):
         tasks = (turn.judged, turn.starts.hooks, turn.starts.claims, turn.progress)
         rows = sum(map(len, tasks)) + (ledger.BITE if is_large else 1)
         alone = self._requests.is_always_alone or _must_be_alone(turn)
-        return await self._write_turn(partial(self._commit_turn, turn), rows, alone=alone, moves=moves)
+        commit = partial(self._commit_turn, turn)
+        return await self._write_turn(commit, rows, alone=alone, moves=moves, patience=turn.patience)
+
+    def fetch(self) -> None:
+        self._requests.fetch()
 
     def _commit_turn(self, turn: Turn, connection: Connection) -> TurnResult:
         # Not with the time of its plan: the turn would start tasks after their deadlines and set token buckets back.

@@ -125,7 +125,7 @@ class Writer(GroupCommit):
         """
         if batch.rows == 0 or self._log is None:
             return True
-        return self._begin_now() and not self.writes_in_thread(batch.rows)
+        return self._begin_now() and not (batch.patience or self.writes_in_thread(batch.rows))
 
     def writes_in_thread(self, rows: int) -> bool:
         most = BUSY_INLINE_ROWS if self._handover.loop_is_busy else INLINE_ROWS
