@@ -147,7 +147,7 @@ class Scheduler(SubmitMethods, LookAheadMethods, RunMethods):
     def provide(self, *objects: Any, domain: str | Domain | None = None) -> None:
         """Add objects that handlers get with ``ctx.state(T)``, of one domain or of all, before or after opening."""
         if self._is_open:
-            self._opened()
+            self._check_open()
         self._registry.provide(objects, domain)
 
     # Opening and closing

@@ -87,3 +87,24 @@ class Point:
 @pytest.mark.one_engine("no store is asked")
 def test_each_value_has_one_form(value: Any, text: str) -> None:
     assert to_json(value) == text
+
+
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+async def test_a_deeply_nested_payload_or_result_spoils_no_list(tmp_path: Path) -> None:
+    domain = Domain("deep")
+
+    @domain.task
+    async def echo(value: list[Any]) -> list[Any]:
+        return value
+
+    async with Scheduler(tmp_path / "q.db", domains=[domain]) as scheduler:
+        handle = await echo.submit(nested(600))
+        assert json.loads(to_json(await scheduler.tasks()))[0]["id"] == handle.id
+        await scheduler.run_until_idle()
+        assert to_json(await handle.record()).count("[") >= 1200

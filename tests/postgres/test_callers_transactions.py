@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -214,3 +214,16 @@ async def test_callers_that_wait_keep_no_thread_from_the_one_they_wait_for(
                 await scheduler.submit(_work(3, key="l"), connection=connection)
                 await connection.commit()
                 assert (await waiting).kind == "duplicate"
+
+
+@pytest.mark.parametrize("keys", [("a", "b", "c"), ("a", "a", "b")], ids=["own_keys", "a_shared_key"])
+async def test_several_submissions_may_share_a_connection_at_the_same_time(
+    scheduler: Scheduler, connection: Connection, keys: Sequence[str]
+) -> None:
+    await connection.execute("INSERT INTO orders VALUES (1)")
+    submissions = [_work(number, key=key) for number, key in enumerate(keys)]
+    handles = await asyncio.gather(*(scheduler.submit(each, connection=connection) for each in submissions))
+    await connection.commit()
+    assert await _orders(connection) == 1
+    assert {task.id for task in await scheduler.tasks()} == {handle.id for handle in handles}
+    assert len({handle.id for handle in handles}) == len(set(keys))

@@ -49,8 +49,31 @@ def plain(value: object) -> Any:
 
         kind = {"event": type(value).__name__} if isinstance(value, Event) else {}
         return {**kind, **{field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}}
+    if _is_json(value):
+        return value
     if isinstance(value, Mapping):
         return {str(name): plain(item) for name, item in cast("Mapping[object, object]", value).items()}
     if isinstance(value, Set) or (isinstance(value, Sequence) and not isinstance(value, str | bytes)):
         return [plain(item) for item in cast("Sequence[object]", value)]
     return str(value)
+
+
+def _is_json(value: object) -> bool:
+    """True if a value is a mapping or list of nothing but JSON values.
+
+    Payloads and results are, and they may be nested deeper than Python functions may call each other.
+    """
+    if type(value) not in (dict, list):
+        return False
+    waiting: list[Any] = [value]
+    while waiting:
+        each = waiting.pop()
+        if type(each) is dict:
+            if not all(type(name) is str for name in each):
+                return False
+            waiting += each.values()
+        elif type(each) is list:
+            waiting += each
+        elif not (each is None or type(each) in (str, int, float, bool)):
+            return False
+    return True

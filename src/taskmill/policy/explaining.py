@@ -27,6 +27,7 @@ from taskmill.policy.rules import Rules
 from taskmill.policy.shares import NO_SHARE, Share, allocate
 from taskmill.policy.wording import clock_text, group_text, plural, rate_text, span_text, when_text
 
+_OWN_LIMITS: frozenset[Reason] = frozenset({"group_cap", "group_rate"})
 _QUEUEING: frozenset[Reason] = frozenset({"slots", "share", "ahead", "group_cap", "domain_cap"})
 """Holds that end when other tasks end."""
 _OPEN_ENDED: frozenset[Reason] = frozenset(
@@ -112,9 +113,12 @@ def _holds(situation: Situation, around: Surroundings, rules: Rules, effective: 
     if not around.is_dispatching:
         yield Hold("no_dispatcher", "no scheduler runs the tasks of this store now")
     seen = _Seen(around.running, rules.at(now), now, around.unknown_types)
-    yield from _limits(situation, seen)
+    limits = list(_limits(situation, seen))
+    yield from limits
     yield from _machine(around, effective)
-    yield from _competition(situation, around, seen, effective)
+    # A group at a limit of its own gets no share, which holds it back no further.
+    may_share = _OWN_LIMITS.isdisjoint(hold.reason for hold in limits)
+    yield from _competition(situation, around, seen, effective, may_share=may_share)
 
 
 def _own_holds(situation: Situation, machines: Sequence[NodeMachine], now: int) -> Iterator[Hold]:
@@ -240,11 +244,13 @@ def _on_machine(on: NodeMachine, around: Surroundings, effective: int) -> Iterat
         yield held.as_hold()
 
 
-def _competition(situation: Situation, around: Surroundings, seen: _Seen, effective: int) -> Iterator[Hold]:
+def _competition(
+    situation: Situation, around: Surroundings, seen: _Seen, effective: int, *, may_share: bool
+) -> Iterator[Hold]:
     rules, slots = seen.rules, seen.rules.declared.max_concurrency
     if out_of_slots(around.running.total(), slots) is not None:
         yield Hold("slots", "the only slot is taken" if slots == 1 else f"all {slots} slots are taken")
-    if rules.is_shared and not passes_shares(effective, rules):
+    if may_share and rules.is_shared and not passes_shares(effective, rules):
         share = share_of(situation.group, around, rules, seen.at).limit
         held = beyond_share(situation.group, seen.in_group(situation.group), share)
         if held is not None:
@@ -367,7 +373,11 @@ def _summary(
         if step is not None:
             priority += f", more urgent {when_text(now + step - shown.waited, now)}"
     parts.append(priority)
-    if rules.is_shared and status is Status.PENDING and all(hold.reason != "share" for hold in holds):
+    if (
+        rules.is_shared
+        and status is Status.PENDING
+        and not any(hold.reason == "share" or hold.reason in _OWN_LIMITS for hold in holds)
+    ):
         share, slots = share_of(situation.group, around, rules, now).slots, rules.declared.max_concurrency
         parts.append(f"the share of its {group_text(situation.group)} is {share} of {plural(slots, 'slot', 'slots')}")
     if expires_at is not None and not situation.interrupted:

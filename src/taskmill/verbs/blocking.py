@@ -66,6 +66,12 @@ class LoopCaller:
             )
 
     @property
+    def is_on_other_loop(self) -> bool:
+        """True if the calling thread runs another event loop than the scheduler's."""
+        running = asyncio._get_running_loop()
+        return running is not None and running is not self._loop
+
+    @property
     def is_forked(self) -> bool:
         """True in a child of the process that opened the scheduler. The loop runs in the parent only."""
         return self._opened_in != this_process()

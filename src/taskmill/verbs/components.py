@@ -46,6 +46,10 @@ class ReadComponents(Generic[OpenStore]):
     """The process that opened it."""
 
     def _opened(self) -> None:
+        """Check that the store is open and that this is the place to use it."""
+        self._check_open()
+
+    def _check_open(self) -> None:
         if not self._is_open:
             name = type(self).__name__
             raise InvalidState(f"the {name.lower()} is not open; use `async with {name}(...)`")
@@ -101,6 +105,15 @@ class Components(ReadComponents["Store"], HandlesTasks):
     _loop_caller: LoopCaller
     _wait_warnings: WaitWarnings
     _tracing: Tracing | None
+
+    def _opened(self) -> None:
+        self._check_open()
+        if self._loop_caller.is_on_other_loop:
+            raise InvalidState(
+                "this scheduler was opened on another event loop, and nothing would wake a coroutine that waits for it "
+                "here; call `task.submit_sync(...)`, or run the coroutine there with "
+                "`asyncio.run_coroutine_threadsafe(coroutine, loop)`"
+            )
 
     @property
     def _is_forked(self) -> bool:

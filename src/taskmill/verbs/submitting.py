@@ -39,7 +39,7 @@ class SubmitMethods(Components):
         # Imported here, because most programs never call this.
         from taskmill.verbs.blocking import Handle as BlockingHandle
 
-        self._opened()
+        self._check_open()
         self._loop_caller.check_thread(f"write `await {name.rpartition('::')[2]}.submit(...)` there")
         return BlockingHandle(self._loop_caller.call(self.submit(submission)), self._loop_caller)
 

@@ -405,3 +405,25 @@ async def test_a_bucket_from_the_future_does_not_stop_a_restarted_scheduler(
         await manual_clock.advance(20)
     # If nodes share a bucket, none considers it to be from the future until it was refused a permit.
     assert _times(starts) == ([0, 20] if engine.is_postgres else [0, 10, 20])
+
+
+@pytest.mark.parametrize("limit", [{"rate": RateLimit.per_minute(1)}, {"cap": 1}], ids=["rate", "cap"])
+async def test_the_share_of_a_group_at_a_limit_of_its_own_holds_no_task_back(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, limit: dict[str, Any]
+) -> None:
+    domain, going_on = Domain("d"), asyncio.Event()
+
+    @domain.task(group="limited")
+    async def work() -> None:
+        await going_on.wait()
+
+    groups = {"heavy": Group(weight=3), "limited": Group(**limit)}
+    scheduler = await taskmill_scheduler(domains=[domain], max_concurrency=4, groups=groups)
+    await work.submit()
+    second = await work.submit()
+    async with scheduler.running():
+        await manual_clock.advance(0)
+        explanation = await second.explain()
+        going_on.set()
+    assert [hold.reason for hold in explanation.holds] == ["group_rate" if "rate" in limit else "group_cap"]
+    assert "share" not in explanation.summary

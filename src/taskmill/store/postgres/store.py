@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 import msgspec
 import psycopg
@@ -269,9 +270,11 @@ class PostgresStore(WriteSide, PostgresReads):
             return self.add_through(connection, tasks)
         session = CallersAsyncSession(connection)
         try:
-            await session.in_thread(lambda: self._check_same_place(session, connection.closed))
-            async with connection.transaction():
-                answer = await session.in_thread(lambda: self._insert(session, tasks))
+            # Several asyncio tasks may share a connection, but savepoints must end in the reverse order of their begin.
+            async with _SAVEPOINTS.setdefault(connection, asyncio.Lock()):
+                await session.in_thread(lambda: self._check_same_place(session, connection.closed))
+                async with connection.transaction():
+                    answer = await session.in_thread(lambda: self._insert(session, tasks))
         except psycopg.Error as wrong:
             raise translated(wrong, self.name) from wrong
         return self._stored(*answer)
@@ -314,6 +317,10 @@ class PostgresStore(WriteSide, PostgresReads):
 
     async def facts(self, *, integrity: bool = False) -> dict[str, Any]:
         return {**await super().facts(integrity=integrity), "durability": self._durability}
+
+
+_SAVEPOINTS: WeakKeyDictionary[psycopg.AsyncConnection[Any], asyncio.Lock] = WeakKeyDictionary()
+"""Held by the submission that has a savepoint, for each connection of a caller."""
 
 
 def _tell_of(dead: Sequence[str]) -> None:
