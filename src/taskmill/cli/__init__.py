@@ -62,6 +62,9 @@ def _run(words: Sequence[str]) -> int:
         meant = meant or did_you_mean(command, SUMMARIES)
         raise Refusal(f"there is no command {command!r}.{meant} See taskmill --help", WRONG)
     top = parser([] if command is None else [command])
+    if command is not None:
+        after = words.index(command) + 1
+        words = [*words[:after], *top.commands()[0].options_first(words[after:])]
     given, unknown = top.parse_known_args(words)
     top.commands()[0].check_options(unknown)
     return load(given.command).execute(given)
