@@ -116,6 +116,7 @@ def test_a_second_one_learns_which_process_dispatches_the_file(app: Path) -> Non
         second = taskmill("run", "app:scheduler", cwd=app)
     assert second.returncode == 1
     assert f"process {os.getpid()}" in second.stderr
+    assert second.stderr.endswith("to wait for that, use --standby\n")
     assert "Traceback" not in second.stderr
 
 
