@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from taskmill.cli.views.run import RunState
 
 DRAIN_INTERVAL = 0.2
+DRAIN_MARGIN = 0.02
 LOOK_INTERVAL = 0.05
 STANDBY_INTERVAL = 1.0
 VIEW_INTERVAL = 0.5
@@ -216,8 +217,10 @@ async def _report_draining(scheduler: Scheduler, stop_asked: asyncio.Event, line
     await stop_asked.wait()
     until = time.monotonic() + scheduler.shutdown_grace.total_seconds()
     while count := await scheduler.count(status=Status.RUNNING):
-        lines.draining(count, max(until - time.monotonic(), 0.0))
-        await asyncio.sleep(DRAIN_INTERVAL)
+        left = max(until - time.monotonic(), 0.0)
+        lines.draining(count, left)
+        # Look once more just before the time is up: this is how many tasks are cancelled.
+        await asyncio.sleep(min(max(left - DRAIN_MARGIN, DRAIN_MARGIN), DRAIN_INTERVAL) if left else DRAIN_INTERVAL)
 
 
 async def _listen(scheduler: Scheduler, lines: RunLines, said_store: asyncio.Event) -> None:
