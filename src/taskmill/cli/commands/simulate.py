@@ -160,7 +160,8 @@ def _wait(found: Range[timedelta] | None) -> str:
 
 
 def _ends(run: Run) -> str:
-    return text.local_time(run.ends_at)
+    """Return the end to the minute, so that two fit side by side."""
+    return f"{run.ends_at.astimezone():%Y-%m-%d %H:%M} ({text.soon(run.ends_at)})"
 
 
 _FACTS: Sequence[tuple[str, Callable[[Run], str]]] = (
