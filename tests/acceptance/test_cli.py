@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import sqlite3
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from taskmill.cli.commands import MEANT, PURPOSES, SUMMARIES
+from taskmill.cli.output import complain
 from tests.acceptance.command_line import ENVIRONMENT, Here, taskmill
 from tests.both_engines import name_of
 
@@ -33,6 +35,31 @@ def test_without_a_command_the_help_is_printed_by_purpose_and_fits_80_columns() 
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert done.stdout.index("Look at a queue") < done.stdout.index("  status ") < done.stdout.index("Change a queue")
     assert {name for names in PURPOSES.values() for name in names} <= set(SUMMARIES)
+
+
+@pytest.mark.one_engine("no store is opened")
+@pytest.mark.parametrize("command", SUMMARIES)
+def test_the_help_of_every_command_fits_80_columns(here: Here, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert [line for line in here(command, "--help").splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.one_engine("no store is opened")
+def test_on_a_terminal_a_complaint_is_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    said = "photos::slow computes its group from the arguments, which only its program can do; give --group or --key"
+    for stream, lines in ((Terminal(), 2), (io.StringIO(), 1)):
+        monkeypatch.setattr(sys, "stderr", stream)
+        complain(said)
+        written = stream.getvalue().splitlines()
+        assert len(written) == lines
+        assert " ".join(line.strip() for line in written) == f"taskmill: {said}"
+        assert lines == 1 or max(map(len, written)) <= 80
 
 
 @pytest.mark.one_engine("no store is opened")

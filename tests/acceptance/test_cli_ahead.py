@@ -11,6 +11,7 @@ import pytest
 from taskmill import Range
 from taskmill.cli.commands.forecast import spoken_range
 from tests.acceptance.command_line import Here
+from tests.acceptance.terminal import needs_a_terminal, without_colours
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -48,6 +49,21 @@ def test_simulate_without_settings_shows_one_run_and_how_to_compare(here: Here, 
     assert any(line.startswith("tasks started") for line in lines)
     assert lines[-1].startswith("to compare, add settings to try: --slots 16")
     assert lines[-1].endswith("taskmill simulate --help lists them")
+
+
+def test_simulate_notes_a_group_to_resume_that_is_not_known(here: Here, template: Path) -> None:
+    shown = here("simulate", template, "--resume", "nosuch", "--resume", "s3://prod")
+    assert shown.endswith("note: no task of group nosuch is known\n")
+    assert "group s3://prod is known" not in shown
+
+
+@needs_a_terminal
+def test_simulate_keeps_an_instant_on_one_line_at_80_columns(here: Here, template: Path) -> None:
+    lines = without_colours(here.on_terminal("simulate", template, "--slots", 1, columns=80)).splitlines()
+    place, ends = next((place, line) for place, line in enumerate(lines) if line.startswith("ends"))
+    assert ends.count("(") == ends.count(")") == 2
+    assert not lines[place + 1].startswith("  ")
+    assert all(len(line) <= 80 for line in lines)
 
 
 def test_simulate_replays_the_past_and_draws_a_picture(here: Here, template: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from taskmill import Domain, Scheduler
 from tests.acceptance.command_line import Here
-from tests.acceptance.terminal import heard, started
+from tests.acceptance.terminal import heard, needs_a_terminal, started, without_colours
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -24,6 +24,14 @@ def test_without_follow_the_last_endings_are_printed(here: Here, template: Path)
     assert any("sync::break_down: no attempt is left" in line for line in lines)
     assert len(here("events", template, "--last", 1).splitlines()) == 1
     assert here("events", template, "--last", 0) == ""
+
+
+@needs_a_terminal
+def test_on_a_terminal_events_are_wrapped(here: Here, template: Path) -> None:
+    lines = without_colours(here.on_terminal("events", template, columns=50)).splitlines()
+    assert max(map(len, lines)) <= 50
+    assert any(line.startswith(" " * 9) for line in lines)
+    assert all(line[:2].isdigit() or line.startswith(" " * 9) for line in lines)
 
 
 def test_events_are_one_object_per_line_and_can_be_filtered(here: Here, template: Path) -> None:

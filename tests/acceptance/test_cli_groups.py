@@ -99,6 +99,12 @@ def test_reset_weights_gives_every_group_the_same(here: Here, file: Path) -> Non
     assert groups(here, file)["s3://prod"]["weight"] == 1
 
 
+def test_the_name_of_a_group_to_pause_may_be_mistyped(here: Here, file: Path) -> None:
+    said = here("groups", file, "pause", "nosuch")
+    assert said == "group nosuch: paused until it is resumed; no task of group nosuch is known\n"
+    assert here("groups", file, "pause", "") == "tasks without a group: paused until it is resumed\n"
+
+
 def test_a_group_is_paused_and_resumed(here: Here, file: Path) -> None:
     assert here("groups", file, "pause", "s3://prod") == "group s3://prod: paused until it is resumed\n"
     (row,) = [line for line in here("groups", file).splitlines() if "s3://prod" in line]

@@ -116,6 +116,7 @@ def test_a_second_one_learns_which_process_dispatches_the_file(app: Path) -> Non
         second = taskmill("run", "app:scheduler", cwd=app)
     assert second.returncode == 1
     assert f"process {os.getpid()}" in second.stderr
+    assert second.stderr.endswith("to wait for that, use --standby\n")
     assert "Traceback" not in second.stderr
 
 
@@ -253,11 +254,14 @@ def test_a_standby_takes_over(app: Path) -> None:
         ("nowhere:scheduler", "there is no module nowhere"),
         ("app.inner:scheduler", "there is no module app.inner"),
         ("app:missing", "module app has no missing"),
-        ("app:number", "app:number is not a Scheduler but of type int"),
-        ("app:Context", "app:Context is not a Scheduler but a class"),
-        ("made:seven", "what made:seven() returned is not a Scheduler but of type int"),
-        ("made:later", "what made:later() returned is not a Scheduler but of type coroutine"),
-        ("made:demanding", "calling made:demanding() failed: TypeError"),
+        ("app:number", "app:number is of type int, not a Scheduler"),
+        ("app:Context", "app:Context is a class, not a Scheduler"),
+        ("app:work", "app:work is a domain, not a Scheduler"),
+        ("app:add", "app:add is a task, not a Scheduler; name a Scheduler or a function that returns one"),
+        ("made:seven", "what made:seven() returned is of type int, not a Scheduler"),
+        ("made:later", "what made:later() returned is of type coroutine, not a Scheduler"),
+        ("made:demanding", "made:demanding needs arguments (name); name a Scheduler or a function"),
+        ("made:confused", "calling made:confused() failed: TypeError"),
         ("needy:scheduler", "importing needy failed: it needs the module surely_not_there"),
         ("broken:scheduler", "importing broken failed: ZeroDivisionError"),
     ],
@@ -270,6 +274,7 @@ def test_run_says_what_is_wrong_with_its_target(
     (app / "broken.py").write_text("1 / 0")
     (app / "made.py").write_text(
         "def seven(): return 7\nasync def later(): return 7\ndef demanding(name): return name\n"
+        "def confused(): return demanding()\n"
     )
     monkeypatch.chdir(app)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -277,6 +282,31 @@ def test_run_says_what_is_wrong_with_its_target(
     done = here.run("run", target)
     assert (done.code, done.out) == (2, "")
     assert sentence in done.wrong.splitlines()[-1]
+
+
+@pytest.mark.one_engine("no store is opened")
+@pytest.mark.parametrize("target", ["handlers:touch", "handlers:work", "handlers:Callable", "handlers:wrapped"])
+def test_run_calls_no_handler_and_prints_one_sentence(
+    here: Here, tmp_path: Path, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "handlers.py").write_text(
+        "from functools import wraps\n"
+        "from pathlib import Path\n"
+        "from taskmill import Domain\n"
+        "work = Domain('work')\n"
+        "@work.task\n"
+        "def touch(): Path('called').touch()\n"
+        "class Callable:\n"
+        "    def __call__(self): Path('called').touch()\n"
+        "Callable = Callable()\n"
+        "@wraps(lambda: None)\n"
+        "def wrapped(needed): Path('called').touch()\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    assert here.refusal("run", target, code=2)
+    assert not (tmp_path / "called").exists()
 
 
 @pytest.mark.one_engine("no store is opened")

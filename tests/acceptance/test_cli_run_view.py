@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -17,17 +15,13 @@ from taskmill import (
     Domain,
     Priority,
     Scheduler,
-    Status,
     Submission,
-    TaskProgress,
-    TaskRecord,
 )
 from taskmill.cli.commands import run
 from taskmill.cli.views.live import LiveView
-from taskmill.cli.views.polling import Children, QueuePoller, TaskState
-from taskmill.cli.views.run import SHRINK_AFTER, Rows, RunFrame, RunState
+from taskmill.cli.views.polling import Pace, QueuePoller
+from taskmill.cli.views.run import RunFrame, RunState
 from taskmill.cli.views.run_lines import RunLines
-from taskmill.cli.views.watch import task_frame
 from taskmill.testing import ManualClock
 from tests.acceptance.terminal import CURSOR_IS_BACK, needs_a_terminal, on_terminal, write_app
 
@@ -139,65 +133,13 @@ def test_plain_is_without_the_view(app: Path) -> None:
     assert "at work" not in seen
 
 
-# Lines
-
-
-def record(id: int, fraction: float | None = None, **settings: object) -> TaskRecord:
-    usual: dict[str, object] = {
-        "type": "work::send",
-        "domain": "work",
-        "key": None,
-        "label": f"file {id}",
-        "group": "",
-        "priority": 128,
-        "effective_priority": 128,
-        "payload": {},
-        "tags": {},
-        "attempt": 1,
-        "retries": 0,
-        "created_at": datetime.now(UTC),
-        "run_at": None,
-        "expires_at": None,
-        "started_at": datetime.now(UTC),
-        "parent_id": None,
-        "io": None,
-        "progress": None if fraction is None else TaskProgress(fraction, rate=1e6),
-        "last_error": None,
-        "status": Status.RUNNING,
-    }
-    return TaskRecord(id=id, **(usual | settings))  # type: ignore[arg-type]
-
-
-def lines(rows: Rows, ids: Sequence[int], most: int = 4) -> tuple[list[int | None], list[int]]:
-    shown, rest = rows.assign([record(id) for id in ids], most)
-    return [None if one is None else one.id for one in shown], [one.id for one in rest]
-
-
 @pytest.mark.one_engine("no store is opened")
-def test_a_task_keeps_its_row_until_it_ends() -> None:
-    rows = Rows()
-    assert lines(rows, [1, 2, 3]) == ([1, 2, 3], [])
-    assert lines(rows, [1, 3]) == ([1, None, 3], [])
-    assert lines(rows, [1, 3, 4, 5]) == ([1, 4, 3, 5], [])
-
-
-@pytest.mark.one_engine("no store is opened")
-def test_there_are_as_many_rows_as_fit_and_the_rest_is_counted() -> None:
-    rows = Rows()
-    assert lines(rows, range(1, 8)) == ([1, 2, 3, 4], [5, 6, 7])
-    assert lines(rows, [1, 3, 5, 6, 7]) == ([1, 5, 3, 6], [7])
-    assert lines(rows, [1, 5, 3, 6, 7], most=2) == ([1, 5], [3, 6, 7]), "the terminal has become smaller"
-    assert lines(rows, [1, 5, 3, 6, 7], most=9)[0] == [1, 5, 3, 6, 7]
-
-
-@pytest.mark.one_engine("no store is opened")
-def test_the_view_shrinks_only_after_a_while() -> None:
-    rows = Rows()
-    lines(rows, [1, 2, 3])
-    for _ in range(SHRINK_AFTER - 1):
-        assert lines(rows, [1]) == ([1, None, None], [])
-    assert lines(rows, [1]) == ([1], [])
-    assert lines(Rows(), []) == ([], [])
+def test_cancelling_counts_all_tasks_whose_time_is_up(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = RunLines(verbose=False)
+    for count, seconds in ((4, 0.3), (3, 0.02), (2, 0.0), (1, 0.0)):
+        lines.draining(count, seconds)
+    assert capsys.readouterr().out.splitlines()[-1] == "cancelling 3 tasks"
+    assert lines.drain == "cancelling 3 tasks"
 
 
 # What waits and why
@@ -238,6 +180,54 @@ async def test_a_task_held_by_pressure_is_explained_even_if_others_wait_longer()
     assert said["waiting"].startswith(f"task {low.id}: the pressure is 0.60 (cpu), and tasks of priority 192")
     assert pressed.waiting_counts == "2 pending"
     assert pressed.running_count == 1
+
+
+async def test_a_reason_is_said_only_while_it_holds() -> None:
+    clock, work = ManualClock(), Domain("work")
+    gates = [asyncio.Event() for _ in range(3)]
+
+    @work.task
+    async def wait(n: int) -> None:
+        await gates[n].wait()
+
+    async with Scheduler(domains=[work], max_concurrency=1, clock=clock, shutdown_grace=0) as scheduler:
+        await scheduler.submit_many(wait.prepare(n) for n in range(3))
+        async with scheduler.running():
+            await clock.advance(1)
+            poller = QueuePoller(scheduler)
+            # The explanation of one moment is kept for the next states.
+            poller._pace = Pace(1e9, 1.0)
+            first = await poller.read()
+            again = await poller.read()
+            gates[0].set()
+            await clock.advance(1)
+            started = await poller.read()
+    assert dict(first.lines())["waiting"] == "task 2: the only slot is taken"
+    assert again.why is first.why
+    assert [one.id for one in started.running] == [2]
+    assert "waiting" not in dict(started.lines())
+
+
+async def test_nothing_is_said_to_wait_while_tasks_drain() -> None:
+    clock, work = ManualClock(), Domain("work")
+
+    @work.task
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    async with Scheduler(domains=[work], max_concurrency=1, clock=clock, shutdown_grace=0) as scheduler:
+        await scheduler.submit_many(wait.prepare() for _ in range(2))
+        async with scheduler.running():
+            await clock.advance(1)
+            state = await QueuePoller(scheduler).read()
+    frame, console = RunFrame("app:scheduler"), Console(width=80, height=24, color_system=None)
+    with console.capture() as captured:
+        console.print(frame(RunState(state, {}), console))
+        console.print(frame(RunState(state, {}, "draining 1 task, 9 s left"), console))
+    working, draining = captured.get().split("─" * 80)[1:]
+    assert "waiting   task 2: the only slot is taken" in working
+    assert "waiting" not in draining
+    assert "draining 1 task" in draining
 
 
 async def test_in_a_long_queue_no_reasons_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,39 +275,3 @@ async def test_a_terminal_that_takes_nothing_does_not_stop_the_work() -> None:
             thawed.set()
             showing.cancel()
     assert result == 42
-
-
-# One task
-
-
-def drawn(state: TaskState, width: int, height: int) -> list[str]:
-    console = Console(width=width, height=height, color_system=None)
-    with console.capture() as captured:
-        console.print(task_frame(state, console))
-    return captured.get().splitlines()
-
-
-@pytest.mark.parametrize(("width", "height"), [(60, 12), (80, 20), (120, 40)])
-@pytest.mark.one_engine("no store is opened")
-def test_many_children_are_summed_where_there_is_no_room_for_lines(width: int, height: int) -> None:
-    active = [record(id, 0.5) for id in range(2, 42)]
-    parent = record(1, 0.25, status=Status.WAITING)
-    children = Children({"pending": 1000, "running": 400, "completed": 3}, active)
-    shown = drawn(TaskState(parent, None, children), width, height)
-    assert len(shown) <= height - 2
-    assert all(len(line.rstrip()) <= width for line in shown)
-    assert "25%" in shown[1]
-    assert "children: 1,000 pending, 400 running, 3 completed" in shown[3]
-    lines = [line for line in shown if "━" in line][1:]
-    assert 1 <= len(lines) <= 10
-    hidden = 40 - len(lines)
-    assert shown[-1].strip() == f"… and {400 - len(lines):,} more under way, 50% together, {hidden:.1f} MB/s"
-
-
-@pytest.mark.one_engine("no store is opened")
-def test_stored_text_cannot_drive_the_terminal_while_it_is_watched() -> None:
-    evil = "\x1b[2J[bold]evil"
-    progress = TaskProgress(0.5, evil)
-    shown = "\n".join(drawn(TaskState(record(1, label=evil, progress=progress), None, None), 100, 20))
-    assert "\x1b" not in shown
-    assert shown.count("\\x1b[2J[bold]evil") == 2

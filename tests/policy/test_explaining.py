@@ -90,7 +90,7 @@ def test_a_start_behind_more_tasks_than_were_counted_is_only_bounded() -> None:
     explained = asked(around={**around, "ahead_is_exact": False})
     assert (explained.ahead, explained.ahead_is_exact, explained.estimated_start) == (99_999, False, None)
     assert "more than 99,999 tasks start before it" in str(explained)
-    assert "Expected to start not before in 1 d 3 h" in str(explained)
+    assert "Expected to start no earlier than in 1 d 3 h" in str(explained)
     paused = asked(around={**around, "ahead_is_exact": False}, pauses={G: Pause(NOON, NOON + MINUTE)})
     assert paused.estimated_start == from_ms(NOON + MINUTE), "nothing is said about tasks ahead"
 

@@ -198,7 +198,7 @@ SITUATIONS: list[tuple[Reason, dict[str, Any], str]] = [
             "buckets": {Scope(ScopeKind.TYPE, "d::t"): Bucket(0, NOON, 7500)},
         },
         "Task 7 (d::t) is pending: the rate limit of d::t is 5 per 7.5 s; the next permit comes in 1.5 s "
-        "(2030-01-01 12:00:01 UTC). Priority 128. Expected to start in 1.5 s (2030-01-01 12:00:01 UTC).",
+        "(2030-01-01 12:00:01 UTC). Priority 128. Expected to start in 1.5 s.",
     ),
     (
         "slots",

@@ -15,6 +15,12 @@ from taskmill.cli.commands import MEANT, PURPOSES, SUMMARIES, load
 from taskmill.cli.output import DONE, INTERRUPTED, WRONG, Refusal, complain, exit_code
 from taskmill.cli.parser import CommandHelp, Parser, command_help, did_you_mean
 
+IN_OPTIONS = {
+    "run(standby=True) or running(standby=True)": "--standby",
+    "overwrite=True": "--force",
+}
+"""What the errors of the library advise, and the option of the command line for it."""
+
 
 def parser(commands: Collection[str] = SUMMARIES) -> Parser:
     """Return the parser of these commands."""
@@ -40,7 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         complain(str(refusal))
         return refusal.code
     except TaskmillError as wrong:
-        complain(str(wrong))
+        said = str(wrong)
+        for advice, option in IN_OPTIONS.items():
+            said = said.replace(advice, option)
+        complain(said)
         return exit_code(wrong)
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -62,6 +71,9 @@ def _run(words: Sequence[str]) -> int:
         meant = meant or did_you_mean(command, SUMMARIES)
         raise Refusal(f"there is no command {command!r}.{meant} See taskmill --help", WRONG)
     top = parser([] if command is None else [command])
+    if command is not None:
+        after = words.index(command) + 1
+        words = [*words[:after], *top.commands()[0].options_first(words[after:])]
     given, unknown = top.parse_known_args(words)
     top.commands()[0].check_options(unknown)
     return load(given.command).execute(given)

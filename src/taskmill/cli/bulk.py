@@ -86,7 +86,8 @@ class Action:
 
 
 def add_arguments(parser: argparse.ArgumentParser, usage: str, words: str, also: str = "") -> None:
-    parser.usage = f"taskmill {usage} [--yes] [--dry-run] [--plain] [--json]"
+    begin, indent = f"taskmill {usage}", " " * len(f"usage: taskmill {usage.split(maxsplit=1)[0]} ")
+    parser.usage = f"{begin}\n{indent}[--yes] [--dry-run] [--plain] [--json]"
     parser.add_argument(
         "words",
         nargs="*",

@@ -156,9 +156,11 @@ def terminal_width() -> int:
 
 
 def complain(text: str) -> None:
-    """Print one line to stderr."""
+    """Print one line to stderr. On a terminal, wrap it between words."""
     sys.stdout.flush()
-    sys.stderr.write(f"taskmill: {printable(text)}\n")
+    width = terminal_width() if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" else sys.maxsize
+    lines = cells.wrapped(f"taskmill: {printable(text)}", width, indent="  ")
+    sys.stderr.write("".join(f"{line}\n" for line in lines))
     sys.stderr.flush()
 
 

@@ -59,6 +59,46 @@ class Parser(argparse.ArgumentParser):
         """Return the arguments that are no options and have no fixed choices."""
         return [action for action in self._actions if not action.option_strings and action.choices is None]
 
+    def options_first(self, words: Sequence[str]) -> list[str]:
+        """Return the words of a command with its options first, so that they may stand anywhere among the others.
+
+        argparse matches all positional arguments at the first of them: an option after FILE would end the list. Its
+        parser for mixed arguments is not for commands of commands. After ``--`` no word is an option.
+        """
+        options: list[str] = []
+        others: list[str] = []
+        left = list(words)
+        while left:
+            word = left.pop(0)
+            if word == "--":
+                others += left
+                break
+            if not self._is_option(word):
+                others.append(word)
+                continue
+            options.append(word)
+            if left and self._takes_next(word) and left[0] != "--" and not self._is_option(left[0]):
+                options.append(left.pop(0))
+        # Without the separator, an option whose value is missing would take the first of the others.
+        return [*options, *(["--", *others] if others else [])]
+
+    def _is_option(self, word: str) -> bool:
+        """True if argparse takes the word as an option, known or not: ``-5`` and ``-5 or more`` are none."""
+        if len(word) < 2 or not word.startswith("-"):
+            return False
+        return bool(self._named_by(word)) or not (self._negative_number_matcher.match(word) or " " in word)
+
+    def _takes_next(self, option: str) -> bool:
+        """True if the value of an option is the word after it."""
+        return "=" not in option and any(action.nargs != 0 for action in self._named_by(option))
+
+    def _named_by(self, word: str) -> list[argparse.Action]:
+        """Return the options that a word names, in full or by their beginning."""
+        known, name = self._option_string_actions, word.partition("=")[0]
+        if name in known:
+            return [known[name]]
+        return [action for option, action in known.items() if name.startswith("--") and option.startswith(name)]
+
     def check_options(self, unknown: Sequence[str]) -> None:
         """Raise ``Refusal`` if there are arguments that the parser does not know."""
         if not unknown:

@@ -34,6 +34,12 @@ def ago(at: datetime, now: datetime | None = None) -> str:
     return f"{_coarse(whole)} ago" if seconds > 0 else f"in {_coarse(whole)}"
 
 
+def soon(at: datetime) -> str:
+    """Return ``in 5 min``: as :func:`ago`, in the largest unit only."""
+    left = at - datetime.now(UTC)
+    return f"in {rough(left)}" if left >= timedelta(seconds=1) else ago(at)
+
+
 def _coarse(seconds: int) -> str:
     return f"{seconds} s" if seconds < 60 else duration(seconds)
 

@@ -25,7 +25,7 @@ from taskmill.policy.pressure import holding_limit, pressure_hold
 from taskmill.policy.rates import full_bucket, next_permit_at, permits_at
 from taskmill.policy.rules import Rules
 from taskmill.policy.shares import NO_SHARE, Share, allocate
-from taskmill.policy.wording import clock_text, group_text, plural, rate_text, span_text, when_text
+from taskmill.policy.wording import clock_text, expected_text, group_text, plural, rate_text, span_text, when_text
 
 _OWN_LIMITS: frozenset[Reason] = frozenset({"group_cap", "group_rate"})
 _QUEUEING: frozenset[Reason] = frozenset({"slots", "share", "ahead", "group_cap", "domain_cap"})
@@ -386,6 +386,6 @@ def _summary(
     if start is not None and holds:
         is_guess = _QUEUEING.intersection(hold.reason for hold in holds)
         basis = f", estimated from the last {around.recent[0]} tasks that ended" if is_guess else ""
-        not_before = "not before " if _is_only_a_bound(holds, around) else ""
-        parts.append(f"{EXPECTED.lower()} {not_before}{when_text(start, now)}{basis}")
+        not_before = "no earlier than " if _is_only_a_bound(holds, around) else ""
+        parts.append(f"{EXPECTED.lower()} {not_before}{expected_text(start, now)}{basis}")
     return ". ".join(part[0].upper() + part[1:] for part in parts) + "."

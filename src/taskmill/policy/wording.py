@@ -5,6 +5,9 @@ from __future__ import annotations
 from taskmill.model.durations import from_ms, whole_seconds
 from taskmill.model.settings import RateLimit
 
+SOON_MS = 10_000
+"""An instant in whole seconds adds nothing to what is expected within this time."""
+
 
 def plural(count: int, one: str, many: str) -> str:
     return f"{count:,} {one if count == 1 else many}"
@@ -24,6 +27,20 @@ def when_text(at: int, now: int) -> str:
     if at <= now:
         return "now" if at == now else f"{span_text(now - at)} ago"
     return f"in {span_text(at - now)} ({clock_text(at)})"
+
+
+def expected_text(at: int, now: int) -> str:
+    """Return an estimated instant as :func:`when_text` does, without digits that an estimate does not have."""
+    if at <= now:
+        return "now"
+    is_soon = at - now < SOON_MS
+    return f"in {rough_text(at - now)}" + ("" if is_soon else f" ({clock_text(at)})")
+
+
+def rough_text(ms: int) -> str:
+    """Return an estimated duration in tenths of a second at most: ``0.8 s``, ``12 s``, ``5 min 52 s``."""
+    seconds = ms / 1000
+    return f"{max(round(seconds, 1), 0.1):g} s" if seconds < 9.95 else whole_seconds(round(seconds))
 
 
 def span_text(ms: int) -> str:

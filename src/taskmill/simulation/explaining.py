@@ -14,7 +14,7 @@ from taskmill.model.looking_ahead import Range
 from taskmill.model.queue_state import WholeQueue
 from taskmill.policy.explaining import EXPECTED
 from taskmill.policy.rules import Rules
-from taskmill.policy.wording import when_text
+from taskmill.policy.wording import expected_text, rough_text
 from taskmill.simulation.remedies import REMEDIABLE, starting_in_time, starting_now
 from taskmill.simulation.trials import Trials, WorkLimitReached
 
@@ -71,7 +71,7 @@ def with_forecast(explanation: Explanation, found: Foreseen, now: int) -> Explan
         said = [*_without_estimate(said), EXPIRES]
         explanation = msgspec.structs.replace(explanation, estimated_start=None, misses_deadline=True)
     elif (start := found.start) is not None and start.p50 is not None:
-        said = [*_without_estimate(said), f"{EXPECTED} {when_text(to_ms(start.p50), now)}{_likely(start, now)}"]
+        said = [*_without_estimate(said), f"{EXPECTED} {expected_text(to_ms(start.p50), now)}{_likely(start, now)}"]
         explanation = msgspec.structs.replace(
             explanation, estimated_start=start.p50, earliest_start=start.p10, latest_start=start.p90
         )
@@ -100,4 +100,8 @@ def _likely(start: Range[datetime], now: int) -> str:
     low, middle, high = (None if at is None else to_ms(at) for at in (start.p10, start.p50, start.p90))
     if low is None or middle is None or (high is not None and high - low <= NARROW * (middle - now)):
         return ""
-    return f", most likely from {when_text(low, now)} to {'much later' if high is None else when_text(high, now)}"
+    earliest = "now" if low <= now else rough_text(low - now)
+    if high is None:
+        return f", most likely {earliest}{'' if low <= now else ' from now'} or much later"
+    latest = rough_text(high - now)
+    return "" if earliest == latest else f", most likely between {earliest} and {latest} from now"

@@ -116,7 +116,7 @@ async def test_a_task_that_depends_on_others_has_no_remedy_but_a_forecast() -> N
             assert explanation.estimated_start is not None
             assert (explanation.estimated_start - bench.clock.now()).total_seconds() == 6
             assert explanation.earliest_start == explanation.latest_start == explanation.estimated_start
-            assert "Expected to start in 6 s (" in explanation.summary
+            assert "Expected to start in 6 s." in explanation.summary
 
 
 async def late(

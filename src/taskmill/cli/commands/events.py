@@ -96,7 +96,8 @@ def _kind(word: str) -> type[Event]:
 def _print(event: Event) -> None:
     at = event.at.astimezone()
     is_today = at.date() == datetime.now().astimezone().date()
-    output.say(f"{at.strftime('%H:%M:%S' if is_today else '%Y-%m-%d %H:%M:%S')} {sentence(event)}")
+    when = at.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S")
+    output.paragraph(f"{when} {sentence(event)}", indent=" " * (len(when) + 1))
 
 
 async def _show(

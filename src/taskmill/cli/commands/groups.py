@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from taskmill import Group, Scheduler, Snapshot
 from taskmill.cli import output, quantities, tables, text
+from taskmill.cli.known_groups import unknown_group
 from taskmill.cli.output import DONE, WRONG, Refusal
 from taskmill.cli.store_file import VARIABLE, chosen_file, looking, opened, shown
 from taskmill.cli.views.group_table import NUMBERS, group_table, headlines, settings
@@ -170,12 +171,13 @@ async def _set(scheduler: Scheduler, name: str, change: dict[str, Any]) -> Answe
 
 
 async def _pause(scheduler: Scheduler, name: str, end: dict[str, Any]) -> Answer:
+    unknown = await unknown_group(scheduler, name)
     await scheduler.group(name).pause(**end)
     group = (await scheduler.snapshot()).groups[name]
     until = group.paused_until
     when = "until it is resumed" if until is None else f"until {text.local_time(until)}"
     running = f"; {text.plural(group.running, 'running task')} may finish" if group.running else ""
-    return f"{_subject(name)}: paused {when}{running}", group
+    return f"{_subject(name)}: paused {when}{running}{unknown and '; '}{unknown}", group
 
 
 async def _resume(scheduler: Scheduler, name: str) -> Answer:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Generator
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
-from taskmill import Scheduler, Status, StoreBusy, TaskNotFound, blocking
+from taskmill import Domain, Scheduler, Status, StoreBusy, Task, TaskNotFound, blocking
 from taskmill.cli import output
 from taskmill.cli.output import DONE, WRONG, Refusal
 from taskmill.cli.text import first_line, printable
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from taskmill.cli.views.run import RunState
 
 DRAIN_INTERVAL = 0.2
+DRAIN_MARGIN = 0.02
 LOOK_INTERVAL = 0.05
 STANDBY_INTERVAL = 1.0
 VIEW_INTERVAL = 0.5
@@ -60,6 +61,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 AnyScheduler = Scheduler | blocking.Scheduler
+NAME_ONE = "name a Scheduler or a function that returns one"
 
 
 def find_scheduler(target: str) -> AnyScheduler:
@@ -77,24 +79,52 @@ def find_scheduler(target: str) -> AnyScheduler:
             found = getattr(found, name)
         except AttributeError:
             raise Refusal(f"module {module_name} has no {attribute}", WRONG) from None
-    if callable(found) and not isinstance(found, AnyScheduler | type):
-        found, target = _made(found, target), f"what {target}() returned"
-    if not isinstance(found, AnyScheduler):
-        kind = "a class" if isinstance(found, type) else f"of type {type(found).__name__}"
-        raise Refusal(f"{target} is not a Scheduler but {kind}", WRONG)
-    return found
+    if isinstance(found, AnyScheduler):
+        return found
+    if not inspect.isroutine(found):
+        raise Refusal(f"{target} is {_kind(found)}, not a Scheduler; {NAME_ONE}", WRONG)
+    made = _made(found, target)
+    if not isinstance(made, AnyScheduler):
+        raise Refusal(f"what {target}() returned is {_kind(made)}, not a Scheduler", WRONG)
+    return made
 
 
-def _made(factory: Callable[[], object], target: str) -> object:
-    """Return what a factory makes."""
+def _kind(found: object) -> str:
+    """Say what was found in place of a scheduler."""
+    match found:
+        case Task():
+            return "a task"
+        case Domain():
+            return "a domain"
+        case type():
+            return "a class"
+        case _:
+            return f"of type {type(found).__name__}"
+
+
+def _made(function: Callable[..., object], target: str) -> object:
+    """Return what a function makes. Handlers and functions that need arguments are not called."""
+    if needed := _required(function):
+        raise Refusal(f"{target} needs arguments ({', '.join(needed)}); {NAME_ONE} and needs none", WRONG)
     try:
-        made = factory()
+        made = function()
     except Exception as wrong:
         _print_traceback(wrong)
         raise Refusal(f"calling {target}() failed: {_error_line(wrong)}", WRONG) from wrong
     if inspect.iscoroutine(made):
         made.close()
     return made
+
+
+def _required(function: Callable[..., object]) -> list[str]:
+    """Return the names of the parameters without defaults."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        # Some built-in functions have no signature.
+        return []
+    may_be_empty = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [each.name for each in parameters if each.default is each.empty and each.kind not in may_be_empty]
 
 
 def _module(name: str) -> object:
@@ -123,6 +153,9 @@ def _print_traceback(wrong: Exception) -> None:
     frame = wrong.__traceback__
     while frame is not None and _is_ours(frame.tb_frame.f_code.co_filename):
         frame = frame.tb_next
+    if frame is None and not isinstance(wrong, SyntaxError | ImportError):
+        # The error was raised by this file: the sentence that follows says all.
+        return
     lines = traceback.format_exception(type(wrong), wrong, frame)
     sys.stderr.write("".join("\n".join(map(printable, line.splitlines())) + "\n" for line in lines))
 
@@ -184,8 +217,10 @@ async def _report_draining(scheduler: Scheduler, stop_asked: asyncio.Event, line
     await stop_asked.wait()
     until = time.monotonic() + scheduler.shutdown_grace.total_seconds()
     while count := await scheduler.count(status=Status.RUNNING):
-        lines.draining(count, max(until - time.monotonic(), 0.0))
-        await asyncio.sleep(DRAIN_INTERVAL)
+        left = max(until - time.monotonic(), 0.0)
+        lines.draining(count, left)
+        # Look once more just before the time is up: this is how many tasks are cancelled.
+        await asyncio.sleep(min(max(left - DRAIN_MARGIN, DRAIN_MARGIN), DRAIN_INTERVAL) if left else DRAIN_INTERVAL)
 
 
 async def _listen(scheduler: Scheduler, lines: RunLines, said_store: asyncio.Event) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from taskmill import Comparison, Range, Run
 from taskmill.cli import output, quantities, tables, text
+from taskmill.cli.known_groups import unknown_group
 from taskmill.cli.output import DONE, WRONG, Refusal
 from taskmill.cli.store_file import VARIABLE, chosen_file, opened
 
@@ -41,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     changes = _changes(arguments)
-    comparison = asyncio.run(_find(chosen_file(arguments.file), changes, arguments))
+    comparison, unknown = asyncio.run(_find(chosen_file(arguments.file), changes, arguments))
     if arguments.svg is not None:
         from taskmill.cli.views.comparison_picture import drawn
 
@@ -57,20 +58,23 @@ def execute(arguments: argparse.Namespace) -> int:
     if not changes:
         del headings[2:], runs[1:]
     tables.table(headings, _rows(runs), numbers=NUMBERS, middle=frozenset({""}), wrap=NUMBERS)
-    for note in comparison.notes:
+    for note in (*comparison.notes, *unknown):
         output.paragraph(f"note: {note}")
     if not changes:
         output.paragraph(f"to compare, add settings to try: {EXAMPLE}")
     return DONE
 
 
-async def _find(file: str, changes: Mapping[str, Any], arguments: argparse.Namespace) -> Comparison:
+async def _find(file: str, changes: Mapping[str, Any], arguments: argparse.Namespace) -> tuple[Comparison, list[str]]:
+    """Return the comparison, and a remark about each group to resume that is not known."""
     horizon, replay = (
         None if given is None else quantities.duration(given, name)
         for given, name in ((arguments.horizon, "--horizon"), (arguments.replay, "--replay"))
     )
     async with opened(file) as scheduler:
-        return await scheduler.simulate(changes, horizon=horizon, replay=replay, seed=arguments.seed)
+        comparison = await scheduler.simulate(changes, horizon=horizon, replay=replay, seed=arguments.seed)
+        remarks = [await unknown_group(scheduler, name) for name in arguments.resume]
+        return comparison, [remark for remark in remarks if remark]
 
 
 # Settings
@@ -160,7 +164,8 @@ def _wait(found: Range[timedelta] | None) -> str:
 
 
 def _ends(run: Run) -> str:
-    return text.local_time(run.ends_at)
+    """Return the end to the minute, so that two fit side by side."""
+    return f"{run.ends_at.astimezone():%Y-%m-%d %H:%M} ({text.soon(run.ends_at)})"
 
 
 _FACTS: Sequence[tuple[str, Callable[[Run], str]]] = (

@@ -37,7 +37,8 @@ PLAIN = ("key", "group", "label", "ttl_from", "on_duplicate", "on_dependency_fai
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "taskmill submit [-h] [FILE] TYPE [NAME=VALUE ...] [--json-args OBJECT]\n"
-        "                       [options of the task] [--wait [--timeout D] | --dry-run] [--json]"
+        "                       [options of the task] [--wait [--timeout D] | --dry-run]\n"
+        "                       [--json]"
     )
     parser.add_argument(
         "words",

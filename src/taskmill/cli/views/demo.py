@@ -16,7 +16,7 @@ from taskmill.cli import text
 from taskmill.cli.demo.run import DemoRun
 from taskmill.cli.output import STYLES
 from taskmill.cli.views.groups import bar
-from taskmill.cli.views.live import NARROW, running_table, short_type
+from taskmill.cli.views.running import NARROW, running_table, short_type
 from taskmill.events import TaskCancelled, TaskCompleted, TaskDeadLettered, TaskEvent, TaskExpired, TaskFailed
 
 
@@ -40,7 +40,7 @@ def demo_frame(run: DemoRun, console: Console) -> RenderableType:
         Layout(_head(run, snapshot), size=3 if run.link is None else 4),
         Layout(
             Panel(
-                running_table(snapshot.running, narrow=narrow),
+                running_table(snapshot.running, console.width - 4),
                 title=f"running {len(snapshot.running)} of {slots} slots",
                 title_align="left",
                 border_style="dim",

@@ -6,7 +6,7 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from taskmill.cli import text
-from taskmill.cli.views.live import NARROW
+from taskmill.cli.views.running import NARROW
 from taskmill.moving import Step
 
 PREFIX = "taskmill_"

@@ -230,7 +230,21 @@ class QueuePoller:
                 self._last = snapshot, await self._why(snapshot)
                 if self._most_endings:
                     self._endings = await self._queue.history(limit=self._most_endings)
+        snapshot, why = self._last
+        if why is not None and not await self._still_waits(why, snapshot, running):
+            self._last = snapshot, None
         return QueueState(*self._last, running, self._endings)
+
+    async def _still_waits(self, why: Explanation, snapshot: Snapshot, running: Sequence[TaskRecord]) -> bool:
+        """True if a task waits as it did when it was explained, and no slot has become free for it since."""
+        if len(running) < min(len(snapshot.running), MOST_RUNNING):
+            return False
+        try:
+            record = await self._queue.get(why.task_id)
+        except TaskNotFound:
+            return False
+        groups = [sum(one.group == record.group for one in every) for every in (snapshot.running, running)]
+        return state_of(record) == why.status and (len(running) == MOST_RUNNING or groups[0] <= groups[1])
 
     async def _why(self, snapshot: Snapshot) -> Explanation | None:
         """Explain the task that waits longest; if pressure holds only less urgent ones, the least urgent one."""

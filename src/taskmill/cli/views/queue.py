@@ -18,9 +18,10 @@ from taskmill import Ending, HistoryRecord, Snapshot, Status
 from taskmill.cli import cells, text
 from taskmill.cli.output import STYLES
 from taskmill.cli.views.group_table import group_table
-from taskmill.cli.views.live import NARROW, one_line, running_table, together
+from taskmill.cli.views.live import one_line
 from taskmill.cli.views.polling import QueueState
 from taskmill.cli.views.run import Rows
+from taskmill.cli.views.running import running_table, together
 
 TYPE_WIDTH = 24
 
@@ -65,7 +66,7 @@ class QueueFrame:
             return
         yield Text()
         rows, rest = self._rows.assign(state.running, most)
-        yield running_table(rows, narrow=width < NARROW, with_groups=any(state.snapshot.groups))
+        yield running_table(rows, width, with_groups=any(state.snapshot.groups))
         if rest:
             sums, hidden = together(rest), state.running_count - len(state.running) + len(rest)
             yield one_line(f"  … and {hidden:,} more run" + (f", {sums}" if sums else ""), "dim")

@@ -42,6 +42,8 @@ class RunLines:
         self._is_live = is_live
         self._endings = EndingCounter()
         self._last_drain: object = None
+        self._at_work = 0
+        """The number of tasks that ran when their time was up, or at the last look before it."""
 
     @property
     def endings(self) -> Mapping[str, int]:
@@ -66,8 +68,13 @@ class RunLines:
     def draining(self, count: int, seconds: float) -> None:
         """Report that tasks still run: in the live view, else as a line that counts down on a terminal."""
         whole = math.ceil(seconds)
-        tasks = text.plural(count, "task")
-        self.drain = f"draining {tasks}, {whole} s left" if whole else f"cancelling {tasks}"
+        if whole:
+            self._at_work = count
+            self.drain = f"draining {text.plural(count, 'task')}, {whole} s left"
+        else:
+            # Some of them may have ended already, because they were cancelled.
+            count = self._at_work = max(count, self._at_work)
+            self.drain = f"cancelling {text.plural(count, 'task')}"
         # Into a pipe or a log, time that passes is no reason for a line.
         key = (count, whole) if output.is_terminal() else (count, not whole)
         if key != self._last_drain and not self._is_live:

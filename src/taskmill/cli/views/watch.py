@@ -13,8 +13,9 @@ from rich.text import Text
 from taskmill import HistoryRecord, Status, TaskRecord
 from taskmill.cli import text
 from taskmill.cli.output import STYLES
-from taskmill.cli.views.live import NARROW, one_line, running_table, together
+from taskmill.cli.views.live import one_line
 from taskmill.cli.views.polling import Children, TaskState, state_of
+from taskmill.cli.views.running import running_table, together
 
 MOST_ROWS = 10
 """The largest number of children that get a row."""
@@ -92,7 +93,7 @@ def _children(children: Children, width: int, most: int) -> Iterator[RenderableT
     yield one_line(f"children: {children.sentence}")
     shown, rest = children.active[:most], children.active[most:]
     if shown:
-        yield running_table(shown, narrow=width < NARROW, with_groups=False)
+        yield running_table(shown, width, with_groups=False)
     hidden = sum(children.counts.get(status, 0) for status in (Status.RUNNING, Status.WAITING)) - len(shown)
     if rest and hidden > 0:
         sums = together(rest)

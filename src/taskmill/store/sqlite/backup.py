@@ -70,7 +70,7 @@ def _check_target(source: str, target: str, *, overwrite: bool) -> None:
     if goal.resolve() in taken:
         raise ConfigError(f"{target} belongs to the queue itself; give the name of a new file")
     if goal.exists() and not overwrite:
-        raise InvalidState(f"{target} exists; give another name, or overwrite it (--force, overwrite=True)")
+        raise InvalidState(f"{target} exists; give another name, or replace it with overwrite=True")
     for beside in (Path(target + ending) for ending in BESIDE):
         # SQLite would apply a log that was left there to the new file.
         if beside.exists():
