@@ -108,7 +108,8 @@ def test_a_new_count_keeps_the_rate_until_it_is_measured() -> None:
     found: list[float | None] = []
     for at, done, total in [(0, 1, 10**4), (1, 1001, 10**4), (2, 9 * 10**5, 10**6), (3, 9 * 10**5 + 1000, 10**6)]:
         rate = measured_rate(rate, ProgressReport(done_bytes=done, total_bytes=total), at)
-        found.append(rate and rate.rate)
+        assert rate is not None
+        found.append(rate.rate)
     assert found == [None, 1000, 1000, 1000]
 
 

@@ -59,7 +59,7 @@ async def _inside(
             work.type.name,
             _name(middleware[0]),
             error_text(raised),
-            extra=about(work.task_id, work.type.name),
+            extra=about(work.running.task),
         )
         raise raised
     finally:

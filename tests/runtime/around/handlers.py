@@ -75,6 +75,21 @@ def finalize_in_process(ctx: Context) -> dict[str, Any]:
     return told()
 
 
+@work.task(group="g")
+async def fail_on_loop() -> None:
+    raise ValueError("bad")
+
+
+@work.task(group="g")
+def fail_in_thread() -> None:
+    raise ValueError("bad")
+
+
+@work.task(run_in="process", group="g")
+def fail_in_process() -> None:
+    raise ValueError("bad")
+
+
 class OwnError(Exception): ...
 
 
