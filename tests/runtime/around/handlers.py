@@ -90,6 +90,26 @@ def fail_in_process() -> None:
     raise ValueError("bad")
 
 
+class Unreadable(Exception):
+    def __str__(self) -> str:
+        raise ZeroDivisionError
+
+
+@work.task
+async def unreadable_on_loop() -> None:
+    raise Unreadable
+
+
+@work.task
+def unreadable_in_thread() -> None:
+    raise Unreadable
+
+
+@work.task(run_in="process")
+def unreadable_in_process() -> None:
+    raise Unreadable
+
+
 class OwnError(Exception): ...
 
 
