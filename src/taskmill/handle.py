@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, SupportsInde
 
 from taskmill.errors import ConfigError, InvalidState, TaskFailed
 from taskmill.model.durations import Duration
-from taskmill.model.records import HistoryRecord, TaskRecord
+from taskmill.model.records import HistoryRecord, TaskRecord, how_it_ended
 from taskmill.model.status import Ending, Kind
 from taskmill.model.submission import Stored
 
@@ -45,8 +45,7 @@ class Handle(Generic[R_co]):
         """Return the handler's value, or raise :class:`TaskFailed` with the history record if it did not succeed."""
         record = await self.wait(timeout)
         if record.ending is not Ending.COMPLETED:
-            why = f": {record.error}" if record.error else ""
-            raise TaskFailed(f"task {record.id} ({record.type}) ended as {record.ending}{why}", record)
+            raise TaskFailed(f"task {record.id} ({record.type}) {how_it_ended(record)}", record)
         value: R_co = record.result if self._decode is None else self._decode(record.result)
         return value
 

@@ -136,3 +136,30 @@ async def test_a_result_beyond_a_mebibyte_fails_the_task_and_says_so(scheduler: 
 def test_a_payload_by_name_must_be_a_mapping(payload: Any) -> None:
     with pytest.raises(SubmissionError, match="payload"):
         Submission("box::put", payload)
+
+
+async def test_an_unknown_argument_by_name_is_refused_with_the_parameters_of_the_task() -> None:
+    domain = Domain("kinds")
+
+    @domain.task
+    async def none() -> None: ...
+
+    @domain.task
+    async def one(path: str) -> None: ...
+
+    @domain.task
+    async def two(path: str, count: int = 1) -> None: ...
+
+    expected = {
+        "none": "unknown arguments 'pth', 'b'; the task has no parameters",
+        "one": "unknown arguments 'pth', 'b'; its parameter is 'path'",
+        "two": "unknown arguments 'pth', 'b'; its parameters are 'path', 'count'",
+    }
+    async with Scheduler(domains=[domain]) as other:
+        for name, text in expected.items():
+            with pytest.raises(SubmissionError) as refusal:
+                await other.submit(Submission(f"kinds::{name}", {"pth": "x", "b": 1}))
+            assert str(refusal.value) == f"kinds::{name}: {text}"
+        with pytest.raises(SubmissionError, match="unknown argument 'extra'; its parameter is 'path'"):
+            await other.submit(Submission("kinds::one", {"path": "x", "extra": 1}))
+        assert await other.tasks() == []

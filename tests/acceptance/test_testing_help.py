@@ -244,7 +244,10 @@ async def test_inline_raise_raises_nothing_for_a_duplicate_of_a_task_that_did_no
     await taskmill_scheduler(domains=[domain], inline="raise")
     with pytest.raises(ValueError, match="for now"):
         await fail_later.submit()
-    assert (await fail_later.submit()).kind == "duplicate"
+    duplicate = await fail_later.submit()
+    record = await duplicate.record()
+    assert (duplicate.kind, record.state, record.attempt) == ("duplicate", "scheduled", 1)
+    assert record.last_error == "ValueError: for now"
     await manual_clock.advance(60)
     with pytest.raises(ValueError, match="for now"):
         await fail_later.submit()

@@ -331,5 +331,8 @@ async def test_machine_nodes_and_system_are_shown(served: Served) -> None:
 
 async def test_an_unknown_task_is_not_found(served: Served) -> None:
     for path in ("tasks/999999", "tasks/12345678901234567890", "tasks/x", "tasks/-1", "nothing"):
-        await served.api.refused(404, "GET", path)
+        problem = await served.api.refused(404, "GET", path)
+        if path in ("tasks/x", "tasks/-1"):
+            given = path.removeprefix("tasks/")
+            assert problem["message"] == f"an id is a whole number from 1 to 9223372036854775807, got {given!r}"
     assert (await served.scheduler.submit(Submission("sync::send", {"path": "x"}))).id

@@ -1,4 +1,4 @@
-"""Loggers that never raise, and log records with the task's id and type as attributes.
+"""Loggers that never raise, and log records with the fields of the task as attributes.
 
 Logging filters, handlers, formatters and record factories are code of the program, and some of them raise. taskmill
 logs in the middle of other work: between the claim of a task and its verdict, in the thread of a handler, while a turn
@@ -12,7 +12,7 @@ import sys
 import traceback
 from collections.abc import Mapping, MutableMapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from taskmill.core.exits import ends_program
 from taskmill.model.exceptions import GiveUp, RetryLater, exception_text
@@ -76,9 +76,25 @@ cron_logger = SafeLogger(logging.getLogger("taskmill.cron"))
 resources_logger = SafeLogger(logging.getLogger("taskmill.resources"))
 
 
-def log_exception(
-    wrong: BaseException, traceback: TracebackType | None, task_id: int, type_name: str, attempt: int
-) -> None:
+class TaskFields(Protocol):
+    """The fields of a task that log records show. A task without an attempt has no ``attempt``."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def group(self) -> str: ...
+
+
+class AttemptFields(TaskFields, Protocol):
+    """The fields of a task with a live attempt."""
+
+    @property
+    def attempt(self) -> int: ...
+
+
+def log_exception(wrong: BaseException, traceback: TracebackType | None, task: AttemptFields) -> None:
     """Log the exception of a handler, with this traceback unless it is ``RetryLater`` or ``GiveUp``."""
     # Imported here, so that a command that only reads starts without loading asyncio.
     import asyncio
@@ -89,15 +105,16 @@ def log_exception(
     logger.log(
         logging.INFO if on_purpose else logging.WARNING,
         "task %d (%s) attempt %d raised %s",
-        task_id,
-        type_name,
-        attempt,
+        task.id,
+        task.type,
+        task.attempt,
         exception_text(wrong),
         exc_info=None if on_purpose else (type(wrong), wrong, traceback),
-        extra=about(task_id, type_name),
+        extra=about(task),
     )
 
 
-def about(task_id: int, type: str) -> dict[str, object]:
-    """Return the extra attributes of a log record about one task."""
-    return {"task_id": task_id, "task_type": type}
+def about(task: TaskFields) -> dict[str, object]:
+    """Return the extra attributes of a log record about one task, as ``TaskLogFilter`` names them."""
+    attempt = getattr(task, "attempt", None)
+    return {"task_id": task.id, "task_type": task.type, "attempt": attempt, "group": task.group}

@@ -12,28 +12,16 @@ from typing import TYPE_CHECKING, Protocol
 from taskmill.model.records import TaskRecord
 
 if TYPE_CHECKING:
+    from taskmill.core.logs import AttemptFields
     from taskmill.model.attempt import StopReason
     from taskmill.model.task import StoredTrace
-
-
-class TaskFields(Protocol):
-    """The fields of a task that log records show."""
-
-    @property
-    def id(self) -> int: ...
-    @property
-    def type(self) -> str: ...
-    @property
-    def attempt(self) -> int: ...
-    @property
-    def group(self) -> str: ...
 
 
 class CurrentTask(Protocol):
     """The attempt that the running code belongs to."""
 
     @property
-    def task(self) -> TaskFields: ...
+    def task(self) -> AttemptFields: ...
 
     @property
     def trace(self) -> StoredTrace | None: ...

@@ -146,7 +146,10 @@ class HandlerSignature:
         try:
             self._decoder.decode(encoded)
         except msgspec.ValidationError as wrong:
-            raise SubmissionError(f"{self.type_name}: {_named(wrong)}") from None
+            # Imported here, as for stored payloads: most calls fit.
+            from taskmill.define.refused_arguments import why_refused
+
+            raise SubmissionError(f"{self.type_name}: {why_refused(wrong, arguments, self._names)}") from None
         for name, check in self._loose:
             check(arguments.get(name))
         return sized_payload(encoded, self.type_name)
@@ -198,8 +201,10 @@ class HandlerSignature:
                 raise wrong
             values = self._lenient_decoder().decode(payload)
         except msgspec.ValidationError as unfit:
+            from taskmill.define.refused_arguments import named
+
             raise PayloadMismatch(
-                f"the stored payload does not fit the handler: {_named(unfit)}; let the handler accept the stored "
+                f"the stored payload does not fit the handler: {named(unfit)}; let the handler accept the stored "
                 "form, then return the task to the queue with retry_dead"
             ) from None
         self.ignored = gone
@@ -380,12 +385,6 @@ def sized_payload(encoded: bytes, type_name: str) -> str:
             "Store the data elsewhere and pass its name."
         )
     return encoded.decode()
-
-
-def _named(wrong: msgspec.ValidationError) -> str:
-    message = str(wrong)
-    what, found, where = message.partition(" - at `$.")
-    return f"argument {where.rstrip('`')!r}: {what}" if found else message
 
 
 def _resolved_hints(

@@ -217,7 +217,7 @@ def _log_unstarted(unstarted: Unstarted, work: Work) -> None:
         work.task_id,
         work.type.name,
         unstarted.error,
-        extra=about(work.task_id, work.type.name),
+        extra=about(work.running.task),
     )
 
 
@@ -234,5 +234,5 @@ def _log(answer: Answer, outcome: RawOutcome, work: Work) -> None:
         work.attempt,
         answer.raised,
         f"\n{details.traceback.rstrip()}" if details is not None and details.traceback else "",
-        extra=about(work.task_id, work.type.name),
+        extra=about(work.running.task),
     )

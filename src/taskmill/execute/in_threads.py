@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from taskmill.core.logs import logger
+from taskmill.core.logs import about, logger
 from taskmill.core.ports import Clock
 from taskmill.define.current import CurrentTask, current
 from taskmill.execute.work import HOLD, Ended, Work, error_text, outcome_of_exception, outcome_of_result
@@ -53,7 +53,10 @@ class ThreadExecutor:
         except RuntimeError as wrong:
             # The system has no threads left, which is not the task's fault.
             unstarted = Unstarted(f"no thread could be started: {error_text(wrong)}")
-            logger.error("a task returns to the queue: %s", unstarted.error)
+            task = running.task
+            logger.error(
+                "task %d (%s) returns to the queue: %s", task.id, task.type, unstarted.error, extra=about(task)
+            )
             loop.call_later(HOLD, ended, unstarted)
             return ThreadRunning()
         context = contextvars.copy_context()

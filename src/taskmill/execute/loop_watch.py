@@ -17,7 +17,7 @@ from collections.abc import Coroutine
 from types import CodeType, FrameType
 from typing import Any, Protocol
 
-from taskmill.core.logs import about, logger
+from taskmill.core.logs import AttemptFields, about, logger
 
 LOOK_INTERVAL = 0.125
 """Seconds between two checks."""
@@ -32,7 +32,7 @@ class Watched(Protocol):
     type: str
 
     @property
-    def task_id(self) -> int: ...
+    def fields(self) -> AttemptFields: ...
 
 
 class LoopWatch:
@@ -109,10 +109,10 @@ class LoopWatch:
         logger.warning(
             "task %d (%s) has blocked the event loop for more than half a second at %s; use an awaitable call there, "
             "asyncio.to_thread, or a def handler, which runs in a thread",
-            current.task_id,
+            current.fields.id,
             current.type,
             _line(frame) if innermost is frame else f"{_line(frame)}, in {_line(innermost)}",
-            extra=about(current.task_id, current.type),
+            extra=about(current.fields),
         )
 
 

@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
+from types import TracebackType
 from typing import cast
 
 from taskmill.core.logs import about, logger
@@ -45,12 +46,13 @@ async def _inside(
     if not middleware:
         return await call()
     raised: BaseException | None = None
+    traceback: TracebackType | None = None
     try:
         async with _opened(middleware[0], work):
             try:
                 return await _inside(middleware[1:], work, call)
             except BaseException as wrong:
-                raised = wrong
+                raised, traceback = wrong, wrong.__traceback__
                 raise
         assert raised is not None  # noqa: S101 - the context manager has swallowed it
         logger.warning(
@@ -59,12 +61,13 @@ async def _inside(
             work.type.name,
             _name(middleware[0]),
             error_text(raised),
-            extra=about(work.task_id, work.type.name),
+            extra=about(work.running.task),
         )
-        raise raised
+        # Without the frames that the middleware has added while it had the exception.
+        raise raised.with_traceback(traceback)
     finally:
         # The exception refers to this frame: break the reference cycle.
-        del raised
+        del raised, traceback
 
 
 def _opened(middleware: Middleware, work: Work) -> AbstractAsyncContextManager[object]:

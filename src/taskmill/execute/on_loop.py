@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
 from taskmill.core.exits import ends_program
-from taskmill.core.logs import log_exception, logger
+from taskmill.core.logs import AttemptFields, log_exception, logger
 from taskmill.define.current import CurrentTask, current
 from taskmill.execute.loop_watch import LoopWatch
 from taskmill.execute.tracebacks import own_traceback
@@ -87,8 +87,9 @@ class LoopRunning:
         self.task.add_done_callback(self._done)
 
     @property
-    def task_id(self) -> int:
-        return self._running.task.id
+    def fields(self) -> AttemptFields:
+        """What log records show of the task that it belongs to."""
+        return self._running.task
 
     def interrupt(self) -> None:
         """Cancel the coroutine; on the second call, abandon it."""
@@ -121,8 +122,7 @@ class LoopRunning:
             if not self._interrupted and _was_cancelled(wrong):
                 return Interrupted(from_outside=True)
             if self._is_logged:
-                task = self._running.task
-                log_exception(wrong, own_traceback(wrong), task.id, self.type, task.attempt)
+                log_exception(wrong, own_traceback(wrong), self._running.task)
             return outcome_of_exception(wrong)
 
     @types.coroutine

@@ -14,6 +14,7 @@ from types import TracebackType
 
 from taskmill.core.exits import ends_program
 from taskmill.model.attempt import ErrorDetails
+from taskmill.model.exceptions import class_name
 
 LONGEST_TRACEBACK = 16 * 1024
 """In bytes, as UTF-8."""
@@ -73,7 +74,7 @@ def _details(wrong: BaseException) -> ErrorDetails:
 
 
 def _name(wrong: BaseException) -> str:
-    return _storable(type.__dict__["__name__"].__get__(type(wrong)))[:LONGEST_NAME]
+    return _storable(class_name(wrong))[:LONGEST_NAME]
 
 
 def _storable(text: str) -> str:

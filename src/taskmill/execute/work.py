@@ -57,7 +57,7 @@ class Work:
 
     def log(self, wrong: BaseException) -> None:
         """Log the exception that the handler raised."""
-        log_exception(wrong, own_traceback(wrong), self.task_id, self.type.name, self.attempt)
+        log_exception(wrong, own_traceback(wrong), self.running.task)
         if self.noticed is not None:
             self.noticed(wrong)
 

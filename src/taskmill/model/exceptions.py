@@ -34,5 +34,11 @@ def message_of(wrong: BaseException) -> str:
 
 def exception_text(wrong: BaseException) -> str:
     """Return the type and message, such as ``ValueError: message``."""
-    said = message_of(wrong)
-    return f"{type(wrong).__name__}: {said}" if said else type(wrong).__name__
+    name, said = class_name(wrong), message_of(wrong)
+    return f"{name}: {said}" if said else name
+
+
+def class_name(wrong: BaseException) -> str:
+    """Return the name of the class of an exception, whatever its metaclass does."""
+    name: str = type.__dict__["__name__"].__get__(type(wrong))
+    return name

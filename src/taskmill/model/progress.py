@@ -27,6 +27,21 @@ class StoredProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     eta_ms: int | None = None
 
 
+class ByteRate(msgspec.Struct, frozen=True, gc=False):
+    """The measured byte rate of an attempt, and where its next sample starts."""
+
+    moving_since: float
+    """When the first bytes were reported; this and ``at`` are seconds of a monotonic clock."""
+    at: float
+    """When the next sample starts, with ``done`` of ``total`` bytes."""
+    done: int
+    total: int | None
+    rate: float | None = None
+    """In bytes per second; None before the first sample."""
+    seconds: float = 0.0
+    """How long all samples are together."""
+
+
 class TaskProgress(msgspec.Struct, frozen=True):
     """The progress of a task. ``rate`` is in bytes per second, ``eta`` is the remaining time at that rate."""
 

@@ -97,6 +97,35 @@ class HistoryRecord(_Described, frozen=True, kw_only=True):
         return self.ending.value
 
 
+def why_it_ended(record: HistoryRecord) -> str | None:
+    """Return why a task did not complete, in words; ``None`` if its record does not say.
+
+    Tasks that expire, are cancelled or are superseded store no error.
+    """
+    if record.error:
+        return record.error
+    match record.ending:
+        case Ending.EXPIRED if record.expires_at is not None and record.expires_at <= record.ended_at:
+            again = " again" if record.attempt else ""
+            return f"it did not start{again} before its deadline, {record.expires_at:%Y-%m-%d %H:%M:%S} UTC"
+        case Ending.EXPIRED:
+            return "it expired together with its parent"
+        case Ending.CANCELLED if record.parent_id is not None:
+            return "it was cancelled, or its parent was stopped"
+        case Ending.CANCELLED:
+            return "it was cancelled" if record.attempt else "it was cancelled before it started"
+        case Ending.SUPERSEDED:
+            return "another task has replaced it"
+        case _:
+            return None
+
+
+def how_it_ended(record: HistoryRecord) -> str:
+    """Return text such as ``ended as failed: no such file``."""
+    why = why_it_ended(record)
+    return f"ended as {record.ending}: {why}" if why else f"ended as {record.ending}"
+
+
 class TypeStats(msgspec.Struct, frozen=True, kw_only=True):
     """The statistics of a task type, over all its ended tasks, pruned ones included."""
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from taskmill.core.exits import ends_program
 from taskmill.define.context import Context
 from taskmill.define.current import current
 from taskmill.define.middleware import HandlerError
@@ -71,6 +72,7 @@ class Tracing:
             try:
                 yield span
             except Exception as wrong:
+                _record(span, wrong)
                 _fail(span, wrong)
                 raise
 
@@ -95,6 +97,7 @@ class Tracing:
             try:
                 yield
             except Exception as wrong:
+                _record(span, wrong)
                 # What a handler raises after a request to stop is no failure.
                 if running.stop_reason is None:
                     _fail(span, wrong)
@@ -111,11 +114,24 @@ class Tracing:
         parent: OtelContext | None = None,
         links: Sequence[trace.Link] = (),
     ) -> contextlib.AbstractContextManager[trace.Span]:
-        """Make a span current. An exception is recorded in it, but does not mark it as failed."""
+        """Make a span current. An exception is neither recorded in it nor marks it as failed."""
         destination = attributes.get("messaging.destination.name")
         operation = str(attributes["messaging.operation.name"])
         name = operation if destination is None else f"{operation} {destination}"
-        return self._tracer.start_as_current_span(name, parent, kind, attributes, links, set_status_on_exception=False)
+        return self._tracer.start_as_current_span(
+            name, parent, kind, attributes, links, record_exception=False, set_status_on_exception=False
+        )
+
+
+def _record(span: trace.Span, wrong: Exception) -> None:
+    """Record an exception in a span; if its methods raise, record what can be read of it."""
+    try:
+        span.record_exception(wrong)
+    except BaseException as broken:
+        if ends_program(broken):
+            raise
+        details = {"exception.type": type(wrong).__qualname__, "exception.message": message_of(wrong)}
+        span.add_event("exception", details)
 
 
 def _fail(span: trace.Span, wrong: Exception) -> None:

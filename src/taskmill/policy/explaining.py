@@ -13,7 +13,7 @@ from taskmill.model.controls import EVERYTHING, Bucket, Scope, ScopeKind
 from taskmill.model.durations import optional_from_ms
 from taskmill.model.explanation import Explanation, Hold, Reason, Situation, Surroundings
 from taskmill.model.machine import NodeMachine
-from taskmill.model.records import HistoryRecord, TaskRecord
+from taskmill.model.records import HistoryRecord, TaskRecord, why_it_ended
 from taskmill.model.settings import RateLimit
 from taskmill.model.status import Status
 from taskmill.model.type_name import domain_of
@@ -82,8 +82,8 @@ def explain(situation: Situation, around: Surroundings, rules: Rules, now: int) 
 def about_ended(record: TaskRecord | HistoryRecord) -> Explanation:
     """Return the explanation of a task that waits for nothing, usually because it has ended."""
     if isinstance(record, HistoryRecord):
-        why = f": {record.error}" if record.error else ""
-        said = f"ended as {record.ending} at {record.ended_at:%Y-%m-%d %H:%M:%S} UTC{why}"
+        why = why_it_ended(record)
+        said = f"ended as {record.ending} at {record.ended_at:%Y-%m-%d %H:%M:%S} UTC{f': {why}' if why else ''}"
     else:
         said = f"is {record.status}"
     return Explanation(

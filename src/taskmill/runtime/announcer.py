@@ -235,8 +235,8 @@ class Announcer:
                 self._bus.about("TaskFailed", task, error=end.error or "", will_retry=False, retry_after=None)
             case Ending.DEAD_LETTER:
                 self._bus.about("TaskFailed", task, error=end.error or "", will_retry=False, retry_after=None)
-                id, type = task.id, task.type
-                logger.error("task %d (%s) is a dead letter: %s", id, type, end.error, extra=about(id, type))
+                said = task.id, task.type, end.error
+                logger.error("task %d (%s) is a dead letter: %s", *said, extra=about(task))
                 self._bus.about("TaskDeadLettered", task, error=end.error)
             case Ending.CANCELLED:
                 self._bus.about("TaskCancelled", task)
@@ -253,7 +253,7 @@ class Announcer:
 
     def outcome_dropped(self, task: Claimed) -> None:
         message = "attempt %d of task %d (%s) no longer holds its token; its outcome is dropped"
-        logger.warning(message, task.attempt, task.id, task.type, extra=about(task.id, task.type))
+        logger.warning(message, task.attempt, task.id, task.type, extra=about(task))
 
     def progressed(self, attempts: Iterable[Attempt]) -> None:
         for attempt in attempts:

@@ -35,14 +35,14 @@ from taskmill.model.attempt import Outcome, Stopped, StopReason
 from taskmill.model.durations import from_ms, optional_from_ms
 from taskmill.model.io_budget import IoBudget, stored_budget
 from taskmill.model.options import decode_tags
-from taskmill.model.progress import ProgressReport, StoredProgress, TaskProgress, readable_progress
+from taskmill.model.progress import ByteRate, ProgressReport, StoredProgress, TaskProgress, readable_progress
 from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.settings import Retry
 from taskmill.model.status import Status
 from taskmill.model.submission import Submission
 from taskmill.model.task import NO_OVERRIDES, Claimed, Origin, Overrides, StoredTrace
 from taskmill.model.type_name import domain_of
-from taskmill.policy.progress import advanced
+from taskmill.policy.progress import advanced, measured_rate
 
 _decode_overrides = msgspec.json.Decoder(Overrides).decode
 _decode_payload = msgspec.json.Decoder().decode
@@ -98,6 +98,7 @@ class Attempt:
         "_noticed",
         "_saver",
         "_spawner",
+        "byte_rate",
         "children",
         "ended_at",
         "hook",
@@ -108,7 +109,6 @@ class Attempt:
         "overrides",
         "phase",
         "progress",
-        "progress_at",
         "running",
         "spawned",
         "started",
@@ -149,9 +149,9 @@ class Attempt:
         self.latest: ProgressReport | None = None
         """The last report that has not been written yet."""
         self.progress: StoredProgress | None = None
+        self.byte_rate: ByteRate | None = None
         self.io: IoBudget | None = None
         """The moved bytes, as far as they were reported or measured."""
-        self.progress_at = started
         self._saver = saver
         self._spawner = spawner
         self._noticed = noticed
@@ -330,8 +330,8 @@ class Attempt:
         latest, self.latest = self.latest, None
         if latest is None:
             return None
-        self.progress = advanced(self.progress, latest, now - self.progress_at)
-        self.progress_at = now
+        self.byte_rate = measured_rate(self.byte_rate, latest, now)
+        self.progress = advanced(self.progress, latest, self.byte_rate)
         return self.progress
 
 

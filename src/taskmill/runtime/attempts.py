@@ -396,5 +396,5 @@ def _has_hook(attempt: Attempt) -> bool:
 
 def _warn(attempt: Attempt, message: str, *values: object) -> None:
     """Log a warning whose message starts with ``task %d (%s)``."""
-    named = attempt.task.id, attempt.task.type
-    logger.warning(message, *named, *values, extra=about(*named))
+    task = attempt.task
+    logger.warning(message, task.id, task.type, *values, extra=about(task))

@@ -273,12 +273,12 @@ class Closing:
     def _give_up(self) -> None:
         """Stop waiting for all open attempts: their tasks, and hooks that are running, will run again."""
         for attempt in list(self._attempts.open.values()):
-            id, type = attempt.task.id, attempt.task.type
+            task = attempt.task
             logger.warning(
                 "task %d (%s) did not stop within shutdown_grace; it will run again",
-                id,
-                type,
-                extra=about(id, type),
+                task.id,
+                task.type,
+                extra=about(task),
             )
             self._given_up.append(attempt)
             self._attempts.give_up(attempt)

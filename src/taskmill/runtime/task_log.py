@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from taskmill.core.logs import task_logger
+from taskmill.core.logs import about, task_logger
 from taskmill.model.attempt import End, MakeWay, Return, TryAgain, Wait
 from taskmill.model.status import Ending
 from taskmill.model.task import Claimed, Described
@@ -86,4 +86,4 @@ def _log_end(
 
 
 def _about(task: Claimed | Described, attempt: int | None) -> dict[str, object]:
-    return {"task_id": task.id, "task_type": task.type, "attempt": attempt, "group": task.group}
+    return about(task) | {"attempt": attempt}

@@ -13,7 +13,7 @@ from taskmill.define.middleware import HandlerError
 from taskmill.define.task import Task
 from taskmill.errors import ConfigError, TaskFailed
 from taskmill.handle import Handle
-from taskmill.model.records import HistoryRecord
+from taskmill.model.records import HistoryRecord, how_it_ended
 from taskmill.model.status import Ending
 from taskmill.model.submission import Submission
 from taskmill.model.task import Origin
@@ -27,7 +27,8 @@ __all__ = ["ManualClock", "ObservedScheduler", "RecordingContext", "context"]
 class ObservedScheduler(Scheduler):
     """A scheduler for tests. ``inline=True`` runs each submission to its end before ``submit`` returns.
 
-    With ``inline="raise"``, ``submit`` also raises the exception of a handler that failed.
+    With ``inline="raise"``, ``submit`` also raises the exception of a handler that failed while ``submit`` waited. A
+    duplicate of a task that waits for its retry runs nothing and raises nothing.
     """
 
     def __init__(self, *args: Any, inline: bool | Literal["raise"] = False, **settings: Any) -> None:
@@ -77,7 +78,7 @@ class ObservedScheduler(Scheduler):
             if handle.id in self._errors:
                 raise self._errors[handle.id]
             if isinstance(record, HistoryRecord) and record.ending is not Ending.COMPLETED:
-                raise TaskFailed(f"task {record.id} ({record.type}) ended as {record.ending}: {record.error}", record)
+                raise TaskFailed(f"task {record.id} ({record.type}) {how_it_ended(record)}", record)
 
     def assert_submitted(self, task: Task[Any, Any] | str, /, **arguments: Any) -> Submission:
         """Assert that this task was submitted with (at least) these arguments, and return that submission."""

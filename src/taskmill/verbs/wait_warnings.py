@@ -93,7 +93,7 @@ class WaitWarnings:
                     record.id,
                     record.type,
                     remedy,
-                    extra=about(record.id, record.type),
+                    extra=about(record),
                 )
                 return
 

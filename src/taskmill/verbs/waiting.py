@@ -96,7 +96,8 @@ class WaitMethods(Components, BrowseMethods["Store"]):
         except StoreError as wrong:
             from taskmill.core.logs import logger
 
-            logger.error("task %d has ended, but that is not on disk yet; retrying in %g s: %s", id, DISK_RETRY, wrong)
+            message = "task %d has ended, but that is not on disk yet; retrying in %g s: %s"
+            logger.error(message, id, DISK_RETRY, wrong, extra={"task_id": id})
             return False
         return True
 

@@ -77,7 +77,8 @@ class Backend:
             redacted: Any = self._redact(record)
         except Exception as wrong:  # noqa: BLE001 - a function of the program may raise anything
             # The text of the error may contain what must not leave; its type is enough to find it.
-            logger.error("redact raised %s for task %d", type(wrong).__name__, record.id)  # noqa: TRY400
+            fields = {"task_id": record.id, "task_type": record.type, "attempt": record.attempt, "group": record.group}
+            logger.error("redact raised %s for task %d", type(wrong).__name__, record.id, extra=fields)  # noqa: TRY400
             raise RequestRefused(500, "redact_failed", f"redact failed for task {record.id}; see the log") from None
         if type(redacted) is not type(record):
             logger.error("redact returned %s instead of %s", type(redacted).__name__, type(record).__name__)

@@ -255,5 +255,5 @@ def _matched(wanted: Sequence[str], given: Sequence[str]) -> dict[str, Any] | No
 
 def _id(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) < MOST_ID):
-        raise RequestRefused(404, "not_found", f"an id is a whole number, got {text[:40]!r}")
+        raise RequestRefused(404, "not_found", f"an id is a whole number from 1 to {MOST_ID - 1}, got {text[:40]!r}")
     return int(text)

@@ -75,6 +75,41 @@ def finalize_in_process(ctx: Context) -> dict[str, Any]:
     return told()
 
 
+@work.task(group="g")
+async def fail_on_loop() -> None:
+    raise ValueError("bad")
+
+
+@work.task(group="g")
+def fail_in_thread() -> None:
+    raise ValueError("bad")
+
+
+@work.task(run_in="process", group="g")
+def fail_in_process() -> None:
+    raise ValueError("bad")
+
+
+class Unreadable(Exception):
+    def __str__(self) -> str:
+        raise ZeroDivisionError
+
+
+@work.task
+async def unreadable_on_loop() -> None:
+    raise Unreadable
+
+
+@work.task
+def unreadable_in_thread() -> None:
+    raise Unreadable
+
+
+@work.task(run_in="process")
+def unreadable_in_process() -> None:
+    raise Unreadable
+
+
 class OwnError(Exception): ...
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -139,6 +141,29 @@ async def test_outside_of_tasks_there_is_no_current_task() -> None:
             assert taskmill.current_task() is None
             assert await asyncio.to_thread(taskmill.current_task) is None
             assert fields_logged() == [None, None, None, None]
+
+
+@pytest.mark.parametrize("kind", ["on_loop", "in_thread", "in_process"])
+@pytest.mark.parametrize("middleware", [False, True], ids=["bare", "swallowed"])
+async def test_all_log_records_about_a_failed_attempt_have_its_fields(
+    kind: str, middleware: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    @contextlib.asynccontextmanager
+    async def swallow(_ctx: Context) -> AsyncIterator[None]:
+        with contextlib.suppress(ValueError):
+            yield
+
+    task: Task[..., None] = getattr(handlers, f"fail_{kind}")
+    caplog.handler.addFilter(TaskLogFilter())
+    async with Scheduler(domains=[handlers.work], middleware=[swallow] if middleware else []) as scheduler:
+        handle = await task.submit()
+        await scheduler.run_until_idle()
+    said = {record.levelname: record for record in caplog.records if record.name == "taskmill"}
+    assert set(said) == {"WARNING", "ERROR"}, "it raised, and it is a dead letter"
+    for record in caplog.records:
+        if record.levelno >= logging.WARNING and record.name == "taskmill":
+            fields = [vars(record)[name] for name in ("task_id", "task_type", "attempt", "group")]
+            assert fields == [handle.id, task.name, 1, "g"], record.getMessage()
 
 
 async def test_the_filter_keeps_what_a_record_says_about_another_task() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextvars import ContextVar
@@ -131,6 +132,11 @@ async def test_an_exception_that_it_swallows_fails_the_attempt_anyway(
     (warning,) = [record for record in caplog.records if "swallowed" in record.getMessage()]
     assert warning.levelno == logging.WARNING
     assert "swallow swallowed ValueError: boom" in warning.getMessage()
+    assert record.errors[0].traceback is not None
+    for shown in (record.errors[0].traceback, caplog.text[caplog.text.index("Traceback") :]):
+        assert "in fail" in shown
+        assert "in swallow" not in shown
+        assert os.path.join("taskmill", "execute") not in shown
 
 
 @either

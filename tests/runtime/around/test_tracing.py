@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 import taskmill.observe
-from taskmill import ConfigError, Context, Domain, Retry, Scheduler, Submission
+from taskmill import ConfigError, Context, Domain, Retry, Scheduler, Submission, Task
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
 from tests.runtime.around import handlers
@@ -198,6 +198,25 @@ async def test_a_timeout_in_a_process_is_a_failure(spans: Spans) -> None:
         await handlers.endless.submit()
         await scheduler.run_until_idle()
     assert _failure(spans.one("process work::endless")) == FAILED_BY_TIMEOUT
+
+
+@pytest.mark.parametrize("kind", ["on_loop", "in_thread", "in_process"])
+@pytest.mark.parametrize("is_traced", [False, True], ids=["bare", "traced"])
+async def test_an_exception_whose_text_cannot_be_read_is_kept_as_what_it_is(
+    kind: str, is_traced: bool, spans: Spans
+) -> None:
+    task: Task[[], None] = getattr(handlers, f"unreadable_{kind}")
+    async with Scheduler(domains=[handlers.work], tracing=is_traced) as scheduler:
+        handle = await task.submit()
+        await scheduler.run_until_idle()
+        record = await handle.record()
+        (group,) = await scheduler.error_groups()
+    assert record.last_error == "Unreadable: (its message could not be read: ZeroDivisionError)"
+    assert (group.exception, (group.location or "").split(" in ")[1]) == ("Unreadable", f"unreadable_{kind}")
+    if is_traced:
+        (event,) = spans.one(f"process {task.name}").events
+        assert event.attributes is not None
+        assert "its message could not be read: ZeroDivisionError" in str(event.attributes["exception.message"])
 
 
 async def test_the_exception_of_a_process_has_the_name_of_its_class(spans: Spans) -> None:

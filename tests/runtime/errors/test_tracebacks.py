@@ -154,7 +154,11 @@ def test_an_exception_whose_methods_raise_becomes_an_outcome(raises: type[BaseEx
 
 @one_engine
 def test_a_class_without_a_name_becomes_an_outcome() -> None:
-    assert details_of(raised(Nameless("x"))).exception == "Nameless"
+    outcome = outcome_of_exception(raised(Nameless("x")))
+    assert isinstance(outcome, Failed)
+    assert outcome.error == "Nameless: x"
+    assert outcome.details is not None
+    assert outcome.details.exception == "Nameless"
 
 
 @one_engine
