@@ -1,7 +1,8 @@
 """The journal of the children of the crash tests: one JSON line per fact, on disk before the next step.
 
-The journal is a separate file, so that no fault of the store can affect its evidence. Lines of
-several processes and threads are appended whole; their order in the file is the order in which they were written.
+The journal is a separate file, so that no fault of the store can affect its evidence. Lines of several processes and
+threads are appended whole; their order in the file is the order in which they were written. Only a kill in the middle
+of a write leaves a part of a line. That process took no further step, so what it was about to write is left out.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ class Journal:
         self.who = who
 
     def write(self, fact: str, **details: Any) -> None:
-        line = json.dumps({"fact": fact, "who": self.who, "at": boot_time(), **details}) + "\n"
-        os.write(self._file, line.encode())
+        line = json.dumps({"fact": fact, "who": self.who, "at": boot_time(), **details})
+        # The first line break ends the part of a line that a killed process may have left.
+        os.write(self._file, f"\n{line}\n".encode())
         os.fsync(self._file)
 
 
@@ -47,4 +49,13 @@ class JournalReader:
         # A line still being written by a living process is left for the next time.
         whole = text[: text.rfind(b"\n") + 1]
         self._read += len(whole)
-        return [json.loads(line) for line in whole.splitlines()]
+        return [fact for line in whole.splitlines() if (fact := _fact(line)) is not None]
+
+
+def _fact(line: bytes) -> dict[str, Any] | None:
+    """Return the fact of a line; None for an empty line or a part of one."""
+    try:
+        fact: dict[str, Any] = json.loads(line)
+    except json.JSONDecodeError:
+        return None
+    return fact
