@@ -27,9 +27,13 @@ id < ended.reached AND (
 -- name: clock_from
 -- When the time-to-live of a task started: at its submission, or for an occurrence of a series when it was due. For a
 -- task that was due at once, or has started before, it is the time at which it was queued, which, unlike created_at,
--- moves with steps of the wall clock.
+-- moves when paused time is given back. All of these times move with steps of the wall clock.
 CASE WHEN due_at IS NULL OR attempt > 0 THEN coalesce(renewed_at, queued_at)
     WHEN series_id IS NOT NULL THEN due_at ELSE created_at END;
+
+-- name: waits_for_an_instant
+-- True if the task whose columns are in scope waits for a fixed instant of the wall clock.
+(status = 'scheduled' AND due_is_relative = false AND due_at IS NOT NULL);
 
 -- name: budget
 -- The IO budget of a task.
