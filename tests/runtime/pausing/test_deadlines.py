@@ -306,3 +306,28 @@ async def test_a_step_of_the_clock_leaves_a_paused_delayed_task_the_time_that_it
         await scheduler.group("g").resume()
         await manual_clock.advance(59.999)
         assert await left() == timedelta(milliseconds=1)
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+async def test_a_task_that_expired_before_the_pause_ends_during_it(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, any_store: str, scope: str
+) -> None:
+    """No dispatcher ran at the deadline, so the task is still in the queue when the pause begins."""
+    domain, work, starts = _domain(manual_clock)
+    scheduler = await taskmill_scheduler(store=any_store, domains=[domain])
+    listener = scheduler.events(TaskExpired)
+    late = await work.options(group="g", ttl=1).submit()
+    dependent = await work.options(group="h", depends_on=[late]).submit()
+    at_once = await work.options(group="g", ttl=6).submit()
+    await manual_clock.advance(5)
+    await _control(scheduler, scope).pause()
+    async with scheduler.running():
+        await manual_clock.advance(3600)
+        assert await endings(scheduler) == [(late.id, "expired"), (dependent.id, "dependency_failed")]
+        event = await anext(listener)
+        assert isinstance(event, TaskExpired)
+        assert event.task_id == late.id
+        await _control(scheduler, scope).resume()
+        await manual_clock.advance(0)
+    assert starts == [3605.0], "the clock of the other deadline stood still"
+    assert (await at_once.record()).state == "completed"

@@ -165,6 +165,11 @@ json_row(
 t.expires_at IS NOT NULL AND t.status IN ('pending', 'scheduled', 'blocked')
     AND t.stop IS NULL AND t.interrupted = false;
 
+-- name: began_in_time
+-- True if the pause of the taskmill_control row "control" began before the deadline of task t, so that it stops the clock
+-- of the deadline. Paused time before the paused_at of the task is settled: it has moved the deadline already.
+greatest(control.paused_at, coalesce(t.paused_at, control.paused_at)) < t.expires_at;
+
 -- name: is_expired
 -- True if the deadline of task t has passed at {now}, whether or not it is in history yet. A pause stops the clock of
 -- the deadline. Ended pauses may still owe the task time, at most {owed} ms; the exact amount is not known here.
@@ -176,8 +181,7 @@ t.expires_at IS NOT NULL AND t.status IN ('pending', 'scheduled', 'blocked')
     ))
     AND NOT EXISTS (
         SELECT 1 FROM taskmill_control AS control
-        WHERE {pauses_it} AND (control.resume_at IS NULL OR control.resume_at > {now}::bigint)
-            AND greatest(control.paused_at, coalesce(t.paused_at, control.paused_at)) < t.expires_at
+        WHERE {pauses_it} AND (control.resume_at IS NULL OR control.resume_at > {now}::bigint) AND {began_in_time}
     ));
 
 -- name: next_due_tasks
