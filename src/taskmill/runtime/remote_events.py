@@ -23,6 +23,7 @@ from taskmill.core.logs import logger
 from taskmill.core.ports import Clock, Store
 from taskmill.errors import StoreError
 from taskmill.model.cluster import FailedElsewhere, WorkElsewhere
+from taskmill.model.durations import elapsed
 from taskmill.model.progress import StoredProgress, TaskProgress, readable_progress
 from taskmill.model.records import HistoryRecord
 from taskmill.model.status import Ending
@@ -222,7 +223,7 @@ class RemoteEvents:
             case Ending.SUPERSEDED:
                 bus.about_elsewhere("TaskSuperseded", about, new_task_id=None)
             case Ending.EXPIRED:
-                age = record.ended_at - record.created_at
+                age = elapsed(record.created_at, record.ended_at)
                 bus.about_elsewhere("TaskExpired", about, dedup_key=record.key, age=age)
             case Ending.DEPENDENCY_FAILED:
                 bus.about_elsewhere("TaskDependencyFailed", about, error=record.error or "")

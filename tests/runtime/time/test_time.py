@@ -188,7 +188,7 @@ async def test_after_a_step_of_the_wall_clock_the_times_of_a_task_agree(
     delay: dict[str, Any],
     any_store: str,
 ) -> None:
-    """``created_at`` moves with the deadline: by the clock as it is now, it says how long ago the task was submitted."""
+    """``created_at`` moves with the deadline: by the clock as it is now, it says when the task was submitted."""
     domain = Domain("d")
 
     @domain.task
@@ -212,6 +212,6 @@ async def test_after_a_step_of_the_wall_clock_the_times_of_a_task_agree(
         assert record.expires_at - record.created_at == timedelta(seconds=30)
         await manual_clock.advance(20)
         event = await anext(listener)
-    record = await ended(scheduler, handle.id)
+    past = await ended(scheduler, handle.id)
     assert isinstance(event, TaskExpired)
-    assert event.age == record.ended_at - record.created_at == timedelta(seconds=30)
+    assert event.age == past.ended_at - past.created_at == timedelta(seconds=30)
