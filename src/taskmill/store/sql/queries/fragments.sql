@@ -246,6 +246,15 @@ WHERE status = 'paused' AND preempted > 0;
     OR greatest(seen_at, pg_postmaster_start_time()) < clock_timestamp() - make_interval(secs => $1::float8)
 );
 
+-- name: is_beside_history
+-- True if the failure "e" is retried, or if it ended a task that was revived since: a task that failed for good is active
+-- only while its end waits for its children, and has no later attempt. A crash is neither: the task returns to the
+-- queue, and nothing shows later which crash was the last one. Scalar subqueries, because PostgreSQL may answer EXISTS
+-- by reading the whole table.
+CASE WHEN e.retry_ms IS NOT NULL THEN true WHEN e.kind = 'crashed' THEN false ELSE coalesce(
+    (SELECT t.attempt > e.attempt OR t.outcome IS NULL FROM taskmill_task AS t WHERE t.id = e.task_id AND t.stop IS NULL),
+    (SELECT h.attempt > e.attempt FROM taskmill_history AS h WHERE h.id = e.task_id), false) END;
+
 -- name: description
 -- The description of active task t for events and callers.
 json_row(
