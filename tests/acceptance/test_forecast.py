@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from taskmill import ConfigError, Domain, Retry, Scheduler, TaskNotFound, to_json
+from taskmill.simulation import forecasting
 from taskmill.simulation.forecasting import sample_count
 from taskmill.testing import ManualClock
 
@@ -102,6 +104,54 @@ async def test_recurring_work_is_included(scheduler: Scheduler) -> None:
     assert start is not None
     assert start.p50 == clock.now() + timedelta(seconds=20)
     assert forecast.of(recurring.id).start is not None
+
+
+async def test_only_paused_and_recurring_tasks_need_no_more_occurrences(scheduler: Scheduler) -> None:
+    """The paused task cannot start in any sample, whatever its time-to-live, so the samples do not wait for it."""
+    await scheduler.group("paused").pause()
+    first, second = await scheduler.submit_many(
+        [step.options(group="paused", ttl="1d").prepare(), step.options(group="paused", run_after=60).prepare()]
+    )
+    dependent = await step.options(depends_on=[first]).submit()
+    recurring = await step.options(every=1).submit()
+    async with asyncio.timeout(20):
+        forecast = await scheduler.forecast()
+    assert forecast.samples == 200
+    assert forecast.notes == []
+    assert forecast.empty_at is None
+    assert [forecast.of(each.id).start for each in (first, second, dependent)] == [None] * 3
+    end = forecast.of(recurring.id).end
+    assert end is not None
+    assert end.p90 == clock.now() + timedelta(seconds=10)
+
+
+async def test_a_task_that_waits_behind_occurrences_is_found(scheduler: Scheduler) -> None:
+    await scheduler.group("paused").pause()
+    await step.options(group="paused").submit()
+    await step.options(every=20, max_runs=5, priority=0).submit()
+    await step.options(run_after=5, priority=0).submit()
+    behind = await step.options(priority=255).submit()
+    forecast = await scheduler.forecast(samples=2)
+    start = forecast.of(behind.id).start
+    assert start is not None
+    assert start.p50 == clock.now() + timedelta(seconds=30)
+
+
+async def test_occurrences_count_among_the_starts_and_limit_the_horizon(
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forecasting, "MOST_OCCURRENCES", 20)
+    monkeypatch.setattr(forecasting, "MOST_STARTS", 3_300)
+    await step.options(every=10).submit()
+    soon, late = await scheduler.submit_many([step.options(run_after=after).prepare() for after in ("1m", "1h")])
+    async with asyncio.timeout(20):
+        forecast = await scheduler.forecast()
+    assert forecast.samples == 100, "33 starts each, 10 of them for the beginning"
+    assert forecast.of(soon.id).start is not None
+    assert forecast.of(late.id).start is None
+    assert forecast.empty_at is None
+    (note,) = forecast.notes
+    assert note.startswith("recurring tasks run so often that only the time until 20")
 
 
 async def test_beyond_the_horizon_there_is_nothing(scheduler: Scheduler) -> None:

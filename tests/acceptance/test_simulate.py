@@ -13,6 +13,7 @@ import pytest
 
 import taskmill.blocking
 from taskmill import Aging, ConfigError, Domain, Group, InvalidState, IoBudget, RateLimit, Scheduler, UnknownTaskType
+from taskmill.simulation import runs
 from taskmill.testing import ManualClock
 from tests.acceptance.test_dry_run import contents
 from tests.both_engines import Engine
@@ -68,8 +69,7 @@ async def test_a_cap_makes_tasks_miss_their_deadlines(scheduler: Scheduler) -> N
 
 
 async def test_a_cancelled_simulation_stops_its_thread(scheduler: Scheduler) -> None:
-    await scheduler.group("beta").pause()
-    await step.options(group="beta").submit()  # never starts, so the run lasts until the horizon
+    await step.options(run_after="299 days").submit()  # so the run lasts until the limit of occurrences
     await step.options(every=1, key="often").submit()
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
     with pytest.raises(TimeoutError):
@@ -77,6 +77,35 @@ async def test_a_cancelled_simulation_stops_its_thread(scheduler: Scheduler) -> 
             await scheduler.simulate({}, horizon="300 days")
     async with asyncio.timeout(20):
         assert await asyncio.to_thread(lambda: "the only thread is free")
+
+
+async def test_a_run_ends_when_only_paused_and_recurring_tasks_are_left(scheduler: Scheduler) -> None:
+    await scheduler.group("beta").pause()
+    paused = await step.options(group="beta", ttl="1d").submit()
+    recurring = await step.options(every=1, key="often").submit()
+    comparison = await scheduler.simulate({"resume": ["beta"], "max_concurrency": 1}, horizon="300 days")
+    ends = [run.ends_at - clock.now() for run in (comparison.before, comparison.after)]
+    assert ends == [timedelta(seconds=10), timedelta(seconds=20)]
+    assert [*comparison.before.starts] == [recurring.id]
+    assert {*comparison.after.starts} == {recurring.id, paused.id}
+    assert (comparison.before.unstarted, comparison.after.unstarted) == (1, 0)
+    assert not any("recurring" in note for note in comparison.notes)
+
+
+async def test_two_runs_with_many_occurrences_end_at_the_same_instant_and_say_so(
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "MOST_OCCURRENCES", 20)
+    await step.options(every=10, key="1").submit()
+    await step.options(every=10, key="2", group="beta").submit()
+    await step.options(run_after="1h").submit()
+    await scheduler.group("beta").pause()
+    comparison = await scheduler.simulate({"resume": ["beta"]})
+    ends = [run.ends_at - clock.now() for run in (comparison.before, comparison.after)]
+    assert ends == [timedelta(seconds=100)] * 2, "with both series there are 20 occurrences after that time"
+    assert (comparison.before.slots_used, comparison.after.slots_used) == (1, 2)
+    assert comparison.before.unstarted == 2
+    assert "recurring tasks run so often that only the time until" in comparison.notes[-1]
 
 
 async def test_a_paused_group_starts_when_it_is_resumed(scheduler: Scheduler) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from taskmill import Aging, ConfigError, IoBudget, RateLimit, Retention, Retry
 from taskmill.cli import quantities
-from taskmill.model.durations import milliseconds, size
+from taskmill.model.durations import elapsed, milliseconds, size
 from taskmill.model.machine import checked_bandwidth
 
 
@@ -95,3 +95,9 @@ def test_seconds_in_whole_milliseconds_keep_their_length(ms: int) -> None:
 @pytest.mark.parametrize(("seconds", "ms"), [(2.007, 2007), (1e-12, 1), (0.0005, 1), (2.0071, 2008), (1e-320, 1)])
 def test_only_parts_of_a_millisecond_are_rounded_up(seconds: float, ms: int) -> None:
     assert milliseconds(seconds, "ttl") == ms
+
+
+def test_elapsed_time_is_never_negative() -> None:
+    at, later = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, 1, tzinfo=UTC)
+    assert elapsed(at, later) == timedelta(hours=1)
+    assert elapsed(later, at) == timedelta(0), "the clock was set back in between"

@@ -80,8 +80,8 @@ def test_no_statement_of_the_engine_scans_a_table_of_tasks(database: sqlite3.Con
         ("in_spans", "taskmill_task_queue"),
         ("in_renewed_spans", "taskmill_task_queue"),
         ("waiting", "taskmill_task_hook"),
-        ("retried_since", "taskmill_error_at"),
-        ("count_retried_since", "taskmill_error_at"),
+        ("failed_since", "taskmill_error_at"),
+        ("count_failed_since", "taskmill_error_at"),
     ],
 )
 def test_a_statement_uses_the_index_made_for_it(database: sqlite3.Connection, name: str, index: str) -> None:

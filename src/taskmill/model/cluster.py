@@ -32,14 +32,15 @@ class RunningElsewhere(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FailedElsewhere(msgspec.Struct, frozen=True, array_like=True):
-    """A failed attempt of a task that is retried."""
+    """A failed attempt of a task that is retried, or that was a dead letter and was revived since."""
 
     id: int
     attempt: int
     at: int
     error: str
     duration_ms: int | None
-    retry_ms: int
+    retry_ms: int | None
+    """The delay of the retry; None if the attempt was the last one before the task was revived."""
 
 
 class WorkElsewhere(msgspec.Struct, frozen=True):
@@ -48,7 +49,7 @@ class WorkElsewhere(msgspec.Struct, frozen=True):
     running: Sequence[RunningElsewhere]
     ended: Sequence[tuple[int, int]]
     """``(ended_at, id)``, the latest ending first."""
-    retried: Sequence[FailedElsewhere] = ()
+    failed: Sequence[FailedElsewhere] = ()
     """The latest failure first."""
     left_out: int = 0
     """How many more have ended or failed."""

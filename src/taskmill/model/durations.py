@@ -148,5 +148,14 @@ def from_ms(ms: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=ms)
 
 
+def elapsed(since: datetime, until: datetime) -> timedelta:
+    """Return the time between two readings of the wall clock; zero if the clock was set back in between.
+
+    A dispatcher moves the instants of active tasks with a step of the clock. Readings differ if none ran then, if the
+    step was too small to notice, or if they are of two machines.
+    """
+    return max(until - since, timedelta(0))
+
+
 def optional_from_ms(ms: int | None) -> datetime | None:
     return None if ms is None else from_ms(ms)

@@ -243,6 +243,7 @@ class Claimed(msgspec.Struct, array_like=True, gc=False):
 
     def shift(self, by_ms: int) -> None:
         """Shift its instants by a step of the wall clock."""
+        self.created_at += by_ms
         self.queued_at += by_ms
         self.started_at += by_ms
         if self.renewed_at is not None:

@@ -26,7 +26,7 @@ from taskmill.errors import StoreError
 from taskmill.model.attempt import End, MakeWay, Return, TryAgain, Wait
 from taskmill.model.commit import NO_COMMIT, Commit
 from taskmill.model.controls import Pause, Scope, ScopeKind
-from taskmill.model.durations import from_ms
+from taskmill.model.durations import elapsed, from_ms
 from taskmill.model.progress import readable_progress
 from taskmill.model.status import COMPLETED, Ending
 from taskmill.model.task import Claimed, Crossing, Described, Lane, NewTask
@@ -243,7 +243,7 @@ class Announcer:
             case Ending.SUPERSEDED:
                 self._bus.about("TaskSuperseded", task, new_task_id=successors.get(task.id))
             case Ending.EXPIRED:
-                age = timedelta(milliseconds=now - task.created_at)
+                age = elapsed(from_ms(task.created_at), from_ms(now))
                 self._bus.about("TaskExpired", task, dedup_key=task.key, age=age)
             case Ending.DEPENDENCY_FAILED:
                 self._bus.about("TaskDependencyFailed", task, error=end.error or "")

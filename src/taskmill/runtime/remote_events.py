@@ -1,4 +1,4 @@
-"""Announce starts, progress, retried failures and endings of tasks that other processes run, derived from the store.
+"""Announce starts, progress, failures and endings of tasks that other processes run, derived from the store.
 
 No process writes a row for an event. While there is a listener, and another process has committed, the running tasks
 and the latest rows of history and of the errors are compared with what was read before. Reads are at least
@@ -7,6 +7,9 @@ and the latest rows of history and of the errors are compared with what was read
 An ending becomes visible some time after its instant: a transaction takes time, and the clocks of machines differ. So
 each read looks back for :data:`LOOK_BACK_MS`, and :class:`Announced` drops what was announced before, here or by an
 earlier read. Endings and failures are announced once they are durable, like those of this process.
+
+A dead letter that was revived before a read is no longer in history. Its ending is derived from the error of its last
+attempt, which is kept.
 
 While this process dispatches an SQLite file, no other process runs tasks of it, and nothing is read.
 """
@@ -23,8 +26,9 @@ from taskmill.core.logs import logger
 from taskmill.core.ports import Clock, Store
 from taskmill.errors import StoreError
 from taskmill.model.cluster import FailedElsewhere, WorkElsewhere
+from taskmill.model.durations import elapsed, to_ms
 from taskmill.model.progress import StoredProgress, TaskProgress, readable_progress
-from taskmill.model.records import HistoryRecord
+from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.status import Ending
 from taskmill.observe.announced import Announced
 from taskmill.observe.bus import EventBus
@@ -146,14 +150,15 @@ class RemoteEvents:
         records = await self._store.records(sorted(ids))
         for failure in failures:
             record = records.get(failure.id)
-            if record is not None and self._announced.is_new_failure(failure.id, failure.attempt, now):
+            if record is not None and self._is_new_failure(failure, now):
                 if (failure.id, failure.attempt) in begun:
                     self._bus.about_elsewhere("TaskDispatched", record, attempt=failure.attempt)
-                after = timedelta(milliseconds=failure.retry_ms)
-                self._bus.about_elsewhere("TaskFailed", record, error=failure.error, will_retry=True, retry_after=after)
+                self._announce_failure(failure, record)
         for id, ended_at in endings.items():
             record = records.get(id)
-            if isinstance(record, HistoryRecord) and self._announced.is_new_ending(id, ended_at):
+            if not isinstance(record, HistoryRecord) or to_ms(record.ended_at) != ended_at:
+                continue  # It was revived meanwhile; what it did since is left to the next read.
+            if self._announced.is_new_ending(id, ended_at):
                 self._announce_end(record, seen, now)
         for task in found.running:
             record = records.get(task.id)
@@ -174,14 +179,14 @@ class RemoteEvents:
         ]
         failed = [
             each
-            for each in found.retried
+            for each in found.failed
             if each.at >= seen.since and announced.may_be_new_failure(each.id, each.attempt)
         ]
         too_many, too_many_failed = ended[MOST_ANNOUNCED:], failed[MOST_ANNOUNCED:]
         for ended_at, id in too_many:
             announced.is_new_ending(id, ended_at)
         for each in reversed(too_many_failed):
-            announced.is_new_failure(each.id, each.attempt, now)
+            self._is_new_failure(each, now)
         if ended or failed:
             await self._store.durable()
         if missed := len(too_many) + len(too_many_failed) + found.left_out:
@@ -200,6 +205,18 @@ class RemoteEvents:
         is_recent = began_at >= max(seen.since, now - 2 * LOOK_BACK_MS)
         return is_recent and self._is_new_start(id, attempt, began_at, seen)
 
+    def _is_new_failure(self, failure: FailedElsewhere, now: int) -> bool:
+        is_last = failure.retry_ms is None
+        return self._announced.is_new_failure(failure.id, failure.attempt, now, is_last=is_last)
+
+    def _announce_failure(self, failure: FailedElsewhere, record: TaskRecord | HistoryRecord) -> None:
+        error, delay = failure.error, failure.retry_ms
+        after = None if delay is None else timedelta(milliseconds=delay)
+        self._bus.about_elsewhere("TaskFailed", record, error=error, will_retry=delay is not None, retry_after=after)
+        if delay is None:
+            # Only dead letters are revived.
+            self._bus.about_elsewhere("TaskDeadLettered", record, error=error)
+
     def _announce_end(self, record: HistoryRecord, seen: _Seen, now: int) -> None:
         about, bus = record, self._bus
         if record.started_at is not None:
@@ -214,6 +231,7 @@ class RemoteEvents:
                 bus.about_elsewhere("TaskCompleted", about, result=record.result, duration=duration)
             case Ending.FAILED | Ending.DEAD_LETTER:
                 error = record.error or ""
+                self._announced.is_new_failure(record.id, record.attempt, now)
                 bus.about_elsewhere("TaskFailed", about, error=error, will_retry=False, retry_after=None)
                 if record.ending is Ending.DEAD_LETTER:
                     bus.about_elsewhere("TaskDeadLettered", about, error=record.error)
@@ -222,7 +240,7 @@ class RemoteEvents:
             case Ending.SUPERSEDED:
                 bus.about_elsewhere("TaskSuperseded", about, new_task_id=None)
             case Ending.EXPIRED:
-                age = record.ended_at - record.created_at
+                age = elapsed(record.created_at, record.ended_at)
                 bus.about_elsewhere("TaskExpired", about, dedup_key=record.key, age=age)
             case Ending.DEPENDENCY_FAILED:
                 bus.about_elsewhere("TaskDependencyFailed", about, error=record.error or "")

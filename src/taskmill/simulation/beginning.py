@@ -1,12 +1,13 @@
 """The beginning of a simulation: the queue, sorted for the planner. All samples of a forecast share it."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from copy import copy
+from typing import NamedTuple
 
 import msgspec
 
 from taskmill.errors import ConfigError
+from taskmill.model.machine import Capacity
 from taskmill.model.queue_state import QueuedTask, WholeQueue
 from taskmill.model.settings import DEFAULT_RETRY, Retry
 from taskmill.model.status import OnDependencyFailure, Status
@@ -16,6 +17,18 @@ from taskmill.policy.rules import Rules
 from taskmill.simulation.lending import Lending
 
 _decode_overrides = msgspec.json.Decoder(Overrides).decode
+
+
+class Calm(NamedTuple):
+    """Readings of a machine that is under no pressure."""
+
+    capacity: Capacity
+    pressures: dict[str, float] = {}  # noqa: RUF012 - it is never changed
+    pressure: float = 0.0
+
+    @property
+    def known(self) -> Capacity:
+        return self.capacity
 
 
 class Beginning:
@@ -51,13 +64,23 @@ class Beginning:
         for children in self.held.values():
             children.sort(key=lambda child: (self.tasks[child].urgency, child))
 
-    def under(self, rules: Rules) -> Beginning:
+    def under(self, rules: Rules) -> "Beginning":
         """Return the same queue at the moment at which other rules come into force."""
         # Only ended pauses change the tasks themselves.
         is_same = rules.controls.ended_pauses == self.rules.controls.ended_pauses
         changed = copy(self) if is_same else Beginning(self.queue, rules)
         changed.rules, changed.rules_before = rules, self.rules
         return changed
+
+    def is_held(self, group: str, type: str) -> bool:
+        """True if a pause without an end holds the tasks of this type and group; their deadlines stand still."""
+        return any(pause.until is None for pause in self.rules.pauses(group, type).values())
+
+    def deadlines(self) -> Iterator[tuple[int, int]]:
+        """Yield the deadlines that do not stand still until the end, each with the id of its task."""
+        for at, id in self.expiries:
+            if not self.is_held((task := self.tasks[id]).group, task.type):
+                yield at, id
 
     def _settled(self, task: QueuedTask, rules: Rules) -> QueuedTask:
         """Give the time of ended pauses back to a task."""

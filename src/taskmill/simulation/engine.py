@@ -10,8 +10,6 @@ same luck give the same run.
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, tzinfo
-from heapq import heapify, heappop, heappush
-from itertools import count
 from math import inf
 from typing import NamedTuple
 
@@ -24,7 +22,7 @@ from taskmill.dispatch.picker import Picker
 from taskmill.model.attempt import Failed, Succeeded, TryAgain
 from taskmill.model.controls import EVERYTHING
 from taskmill.model.io_budget import NO_IO, IoBudget
-from taskmill.model.machine import Capacity, ThrottlePolicy
+from taskmill.model.machine import ThrottlePolicy
 from taskmill.model.queue_state import QueuedTask, Turns
 from taskmill.model.status import Ending, OnDependencyFailure
 from taskmill.policy.aging import front_size
@@ -35,7 +33,8 @@ from taskmill.policy.paused_time import settled
 from taskmill.policy.rates import take_for_starts
 from taskmill.policy.rules import Rules
 from taskmill.policy.verdicts import judge
-from taskmill.simulation.beginning import Beginning
+from taskmill.simulation.agenda import RunAgenda
+from taskmill.simulation.beginning import Beginning, Calm
 from taskmill.simulation.changes import without_pauses
 from taskmill.simulation.lanes import Lanes
 from taskmill.simulation.luck import Luck
@@ -43,18 +42,6 @@ from taskmill.simulation.recurring import Recurring
 from taskmill.simulation.stopping import IS_STOPPED, SimulationStopped
 
 _SUCCESS, _FAILURE = Succeeded("null"), Failed("simulated")
-
-
-class _Calm(NamedTuple):
-    """Readings of a machine that is under no pressure."""
-
-    capacity: Capacity
-    pressures: dict[str, float] = {}  # noqa: RUF012 - it is never changed
-    pressure: float = 0.0
-
-    @property
-    def known(self) -> Capacity:
-        return self.capacity
 
 
 class _Attempt(NamedTuple):
@@ -80,11 +67,11 @@ class Simulation:
         self._front = Front()
         self._backpressure = Backpressure(self._load, ThrottlePolicy())
         if any(queue.capacity.rates):
-            self._backpressure.see(_Calm(queue.capacity))
+            self._backpressure.see(Calm(queue.capacity))
             self._backpressure.remember(queue.moved)
         self.picker = Picker(self._front, self._load, self._knows, self._backpressure)
-        self._order = count()
-        self._events: list[tuple[int, int, Callable[[int], None], int]] = []
+        self._agenda = RunAgenda()
+        self._at: Callable[[int, Callable[[int], None], int], None] = self._agenda.add
         self._running: dict[int, _Attempt] = {}
         self._attempts: Counter[int] = Counter()
         self._retries: dict[int, int] = {}
@@ -103,6 +90,8 @@ class Simulation:
         self._left = len(beginning.tasks)
         self.work = 0
         """The number of turns, ended attempts and ended tasks so far: what the cost of a simulation grows with."""
+        self.is_cut = False
+        """True if the run has ended because it has made as many occurrences of recurring work as it may."""
         self._begin(beginning, queue.turns if turns is None else turns)
 
     def _knows(self, type: str) -> bool:
@@ -120,6 +109,18 @@ class Simulation:
         """True if every task of the beginning has ended."""
         return not self._left
 
+    @property
+    def occurrences(self) -> int:
+        """The number of occurrences of recurring work that the simulation has made."""
+        return self._recurring.made
+
+    def _is_only_recurring(self) -> bool:
+        """True if recurring work can still run, but nothing else can happen to the tasks of the beginning any more."""
+        if not self._recurring.is_any or not self._agenda.is_only_recurring:
+            return False
+        held = self._beginning.is_held
+        return not self._lanes.may_start(lambda lane: self._knows(lane.type) and not held(lane.group, lane.type))
+
     # Beginning
 
     def _begin(self, beginning: Beginning, turns: Turns | None) -> None:
@@ -129,11 +130,8 @@ class Simulation:
         if self._rules is not beginning.rules_before:
             # Permits carry over to a new rate.
             self.picker.rule(self._rules, (), self.now)
-        self._events = [
-            *((max(at, self.now), next(self._order), self._due, id) for at, id in beginning.due),
-            *((max(at, self.now), next(self._order), self._expire, id) for at, id in beginning.expiries),
-        ]
-        heapify(self._events)
+        self._agenda.fill((max(at, self.now), self._due, id) for at, id in beginning.due)
+        self._agenda.fill((max(at, self.now), self._expire, id) for at, id in beginning.deadlines())
         for task in beginning.running:
             elapsed = max(self.now - (task.started_at or self.now), 0)
             left, fails = self._luck.left(task.type, task.group, task.id, elapsed)
@@ -154,13 +152,10 @@ class Simulation:
         if at is not None:
             self._at(max(at, self.now), self._resume, 0)
 
-    def _at(self, at: int, what: Callable[[int], None], id: int) -> None:
-        heappush(self._events, (at, next(self._order), what, id))
-
     # Running
 
-    def run(self, until: int, wanted: int | None = None, most_work: float = inf) -> None:
-        """Run to ``until``, or until nothing happens, the task ``wanted`` starts or ends, or ``most_work`` is done."""
+    def run(self, until: int, wanted: int | None = None, most_work: float = inf, most_occurrences: float = inf) -> None:
+        """Run to ``until``, or until only recurring work happens, ``wanted`` starts or ends, or a limit is reached."""
         is_stopped = IS_STOPPED.get()
         while self.work < most_work:
             if is_stopped():
@@ -168,6 +163,11 @@ class Simulation:
             self.turn()
             self.work += 1
             if self.is_over or (wanted is not None and (wanted in self.starts or wanted in self.ends)):
+                return
+            if self._is_only_recurring():
+                return
+            if self.occurrences >= most_occurrences:
+                self.is_cut = True
                 return
             at = self.next_at()
             if at is None or at > until:
@@ -178,13 +178,11 @@ class Simulation:
     def step_to(self, at: int) -> None:
         """Move the clock, and let everything happen that is due by then."""
         self.now = max(at, self.now)
-        while self._events and self._events[0][0] <= self.now:
-            _, _, what, id = heappop(self._events)
-            what(id)
+        self._agenda.happen(self.now)
 
     def next_at(self) -> int | None:
         """Return when something happens next; None if nothing does."""
-        at = self._events[0][0] if self._events else None
+        at = self._agenda.next_at
         # A dispatcher computes shares again when a limit ends, even if no slot is free.
         looks = len(self._running) < self.slots or self._rules.is_shared
         if looks and (moment := self.picker.limits.next_moment) is not None:

@@ -7,7 +7,7 @@ a simulation begins with are shared by all its samples and never changed.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from taskmill.model.task import Lane, Place
 
@@ -30,6 +30,8 @@ class Lanes:
         self._lanes = {lane: _Rest(places) for lane, places in beginning.items()}
         self._gone: set[int] = set()
         """Tasks of the beginning that no longer wait in their first places."""
+        self._open: Lane | None = None
+        """The lane that was found last by :meth:`may_start`; mostly it is the answer again."""
 
     def names(self) -> list[Lane]:
         return list(self._lanes)
@@ -74,6 +76,22 @@ class Lanes:
         if rest.added:
             found = sorted([*found, *rest.added[:most]])[:most]
         return found
+
+    def may_start(self, is_open: Callable[[Lane], bool]) -> bool:
+        """True if a task of the beginning waits in a lane that is open."""
+        if self._open is not None and is_open(self._open) and self._has_first(self._open):
+            return True
+        self._open = next((lane for lane in self._lanes if is_open(lane) and self._has_first(lane)), None)
+        return self._open is not None
+
+    def _has_first(self, lane: Lane) -> bool:
+        """True if a task of the beginning waits in this lane; new occurrences have negative ids."""
+        rest = self._lanes.get(lane)
+        if rest is None:
+            return False
+        return any(rest.beginning[at].id not in self._gone for at in range(rest.at, len(rest.beginning))) or any(
+            place.id > 0 for place in rest.added
+        )
 
     def take_all(self, lane: Lane) -> list[Place]:
         """Remove and return all places of a lane."""

@@ -13,6 +13,7 @@ from taskmill.model.status import Ending, Status
 from taskmill.policy.cron import decisions
 from taskmill.policy.cron.expression import CronExpression
 from taskmill.policy.series import is_spent, next_occurrence
+from taskmill.simulation.agenda import RECURRING
 
 
 class Recurring:
@@ -35,6 +36,16 @@ class Recurring:
         self._expressions = [CronExpression.parse(cron.state.expression) for cron in self._crons]
         self._now = queue.now
         self._last_id = 0
+
+    @property
+    def is_any(self) -> bool:
+        """True if there is recurring work that is not paused."""
+        return bool(self._series or self._crons)
+
+    @property
+    def made(self) -> int:
+        """The number of occurrences made so far."""
+        return -self._last_id
 
     def begin(self, now: int) -> None:
         """Plan the next firing of each cron task."""
@@ -97,7 +108,7 @@ class Recurring:
     def _plan(self, number: int) -> None:
         at = decisions.next_moment(self._states[number], self._expressions[number], self._zone)
         if at is not None:
-            self._at(max(at, self._now), lambda _id: self._fire(number, max(at, self._now)), 0)
+            self._at(max(at, self._now), lambda _id: self._fire(number, max(at, self._now)), RECURRING)
 
     def _fire(self, number: int, now: int) -> None:
         self._now = now

@@ -13,7 +13,7 @@ from taskmill.model.looking_ahead import Comparison, Range, Run, Waits
 from taskmill.model.queue_state import PastTask, QueuedTask, WholeQueue
 from taskmill.model.status import Status
 from taskmill.policy.rules import Rules
-from taskmill.policy.wording import plural
+from taskmill.policy.wording import clock_text, plural
 from taskmill.simulation.beginning import Beginning
 from taskmill.simulation.changes import TriedChanges, changed_rules
 from taskmill.simulation.engine import Simulation
@@ -22,6 +22,8 @@ from taskmill.simulation.luck import History, KnownLuck, Luck
 T = TypeVar("T")
 
 DEFAULT_HORIZON_MS = 7 * 24 * 3600 * 1000
+MOST_OCCURRENCES = 40_000
+"""The most occurrences of recurring work in one run: a few seconds. A run with more ends earlier than the horizon."""
 
 
 def compare(
@@ -31,11 +33,13 @@ def compare(
     history = History(queue.recent)
     luck = history.with_seed(seed)
     beginning = Beginning(queue, rules)
+    changed = beginning.under(changed_rules(rules, changes, queue.now))
+    before, after, cut_at = _both(beginning, changed, luck, queue.now + horizon_ms, zone)
     return Comparison(
-        before=_run(beginning, luck, horizon_ms, zone),
-        after=_run(beginning.under(changed_rules(rules, changes, queue.now)), luck, horizon_ms, zone),
+        before=before,
+        after=after,
         is_exact=queue.turns is not None,
-        notes=[*_estimates(queue), *notes(queue, history)],
+        notes=[*_estimates(queue), *notes(queue, history), *ends_early(cut_at)],
     )
 
 
@@ -56,9 +60,11 @@ def replay(
     )
     queue.controls, queue.unknown_types = controls, frozenset()
     luck = KnownLuck({task.id: task.duration_ms for task in past})
+    changed = Beginning(queue, changed_rules(rules, changes, since))
+    before, after, _ = _both(Beginning(queue, rules), changed, luck, since + horizon_ms, zone)
     return Comparison(
-        before=_run(Beginning(queue, rules), luck, horizon_ms, zone),
-        after=_run(Beginning(queue, changed_rules(rules, changes, since)), luck, horizon_ms, zone),
+        before=before,
+        after=after,
         is_exact=False,
         notes=[f"{plural(len(past), 'task that has', 'tasks that have')} ended, without their retries and pauses"],
     )
@@ -112,10 +118,35 @@ def notes(queue: WholeQueue, history: History) -> list[str]:
     return [f"no run of {names} has ended yet, so other types, or 1 s, stand for their durations"]
 
 
-def _run(beginning: Beginning, luck: Luck, horizon_ms: int, zone: tzinfo) -> Run:
+def ends_early(cut_at: int | None) -> list[str]:
+    """Return what to say if simulations end before the horizon; ``cut_at`` is where, None if they do not."""
+    if cut_at is None:
+        return []
+    return [f"recurring tasks run so often that only the time until {clock_text(cut_at)} is simulated"]
+
+
+def _both(before: Beginning, after: Beginning, luck: Luck, until: int, zone: tzinfo) -> tuple[Run, Run, int | None]:
+    """Run two queues with the same luck to the same instant; return it if it is before ``until``."""
+    cut_at: int | None = None
+    first = _simulated(before, luck, until, zone)
+    if first.is_cut:
+        until = cut_at = first.now
+    second = _simulated(after, luck, until, zone)
+    if second.is_cut:
+        until = cut_at = second.now
+        first = _simulated(before, luck, until, zone)
+    return _run(before, first), _run(after, second), cut_at
+
+
+def _simulated(beginning: Beginning, luck: Luck, until: int, zone: tzinfo) -> Simulation:
     simulation = Simulation(beginning, luck, zone)
-    simulation.run(beginning.now + horizon_ms)
+    simulation.run(until, most_occurrences=MOST_OCCURRENCES)
     simulation.stop()
+    return simulation
+
+
+def _run(beginning: Beginning, simulation: Simulation) -> Run:
+    """Return the summary of a run."""
     starts = {id: at for id, at in simulation.starts.items() if id > 0}
     waits = {id: simulation.waits[id] for id in starts}
     tasks, running = beginning.tasks, {task.id for task in beginning.running}

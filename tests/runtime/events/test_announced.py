@@ -89,3 +89,25 @@ def test_a_failure_that_is_retried_is_new_once_whichever_way_it_comes() -> None:
     assert not announced.is_new_failure(1, 2, 1004 + KEPT_MS)
     announced.forget(1003 + KEPT_MS, frozenset())
     assert announced.is_new_failure(1, 2, 1004 + KEPT_MS)
+
+
+LAST = {"will_retry": False}
+
+
+def test_a_dead_letter_announced_here_is_not_new_when_its_error_is_read_after_it_was_revived() -> None:
+    announced = Announced()
+    assert announced.is_news_of_this_process("TaskFailed", 1, 1000, LAST, attempt=3)
+    assert announced.is_news_of_this_process("TaskDeadLettered", 1, 1000, {}, attempt=3)
+    assert not announced.is_new_failure(1, 3, 1001, is_last=True)
+    assert announced.is_new_failure(1, 4, 1001, is_last=True)
+
+
+def test_a_dead_letter_that_was_read_after_it_was_revived_is_not_announced_here_again() -> None:
+    announced = Announced()
+    assert announced.is_new_failure(1, 3, 1000, is_last=True)
+    assert not announced.is_news_of_this_process("TaskFailed", 1, 1001, LAST, attempt=3)
+    assert not announced.is_news_of_this_process("TaskDeadLettered", 1, 1001, {}, attempt=3)
+    assert announced.is_news_of_this_process("TaskFailed", 1, 1002, LAST, attempt=4)
+    assert announced.is_news_of_this_process("TaskDeadLettered", 1, 1002, {}, attempt=4)
+    announced.forget(1000 + KEPT_MS + 1, frozenset())
+    assert announced.is_new_failure(1, 3, 1000 + KEPT_MS + 1, is_last=True)

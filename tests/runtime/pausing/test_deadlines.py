@@ -279,3 +279,55 @@ async def test_deadlines_and_series_survive_a_restart_in_a_paused_group(
         schedule = (await scheduler.snapshot()).schedules[0]
         assert schedule.next_run is not None
         assert (schedule.next_run - manual_clock.now()).total_seconds() == 10
+
+
+@pytest.mark.parametrize("step", [-3600, -30, 40])
+@pytest.mark.parametrize("option", ["run_after", "run_at"])
+async def test_a_step_of_the_clock_leaves_a_paused_delayed_task_the_time_that_it_has_left(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, any_store: str, step: int, option: str
+) -> None:
+    domain, work, _ = _domain(manual_clock)
+    scheduler = await taskmill_scheduler(store=any_store, domains=[domain])
+
+    async def left() -> timedelta | None:
+        expires_at = (await active(scheduler, handle.id)).expires_at
+        return None if expires_at is None else expires_at - manual_clock.now()
+
+    async with scheduler.running():
+        await scheduler.group("g").pause()
+        await manual_clock.advance(50)
+        due = 2000 if option == "run_after" else manual_clock.now() + timedelta(days=1)
+        handle = await work.options(group="g", ttl=60, **{option: due}).submit()
+        await manual_clock.advance(20)
+        assert await left() == timedelta(seconds=60)
+        await manual_clock.jump(step)
+        await manual_clock.advance(100)
+        assert await left() == timedelta(seconds=60), "the pause began before the task was submitted"
+        await scheduler.group("g").resume()
+        await manual_clock.advance(59.999)
+        assert await left() == timedelta(milliseconds=1)
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+async def test_a_task_that_expired_before_the_pause_ends_during_it(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, any_store: str, scope: str
+) -> None:
+    """No dispatcher ran at the deadline, so the task is still in the queue when the pause begins."""
+    domain, work, starts = _domain(manual_clock)
+    scheduler = await taskmill_scheduler(store=any_store, domains=[domain])
+    listener = scheduler.events(TaskExpired)
+    late = await work.options(group="g", ttl=1).submit()
+    dependent = await work.options(group="h", depends_on=[late]).submit()
+    at_once = await work.options(group="g", ttl=6).submit()
+    await manual_clock.advance(5)
+    await _control(scheduler, scope).pause()
+    async with scheduler.running():
+        await manual_clock.advance(3600)
+        assert await endings(scheduler) == [(late.id, "expired"), (dependent.id, "dependency_failed")]
+        event = await anext(listener)
+        assert isinstance(event, TaskExpired)
+        assert event.task_id == late.id
+        await _control(scheduler, scope).resume()
+        await manual_clock.advance(0)
+    assert starts == [3605.0], "the clock of the other deadline stood still"
+    assert (await at_once.record()).state == "completed"

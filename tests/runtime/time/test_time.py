@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from taskmill import Domain, Retry, TaskFailed
 from taskmill.events import TaskExpired
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
-from tests.runtime.records import active
+from tests.runtime.records import active, ended
 
 
 async def test_a_delayed_task_starts_exactly_when_it_is_due(
@@ -176,3 +177,41 @@ def test_a_clock_may_be_used_in_one_event_loop_after_the_other() -> None:
     asyncio.run(wait_for_a_thread())
     asyncio.run(wait_for_a_thread())
     assert clock.monotonic() == 2
+
+
+@pytest.mark.parametrize("step", [timedelta(hours=3), timedelta(hours=-3)])
+@pytest.mark.parametrize("delay", [{}, {"run_after": 500}, {"run_at": timedelta(days=1)}])
+async def test_after_a_step_of_the_wall_clock_the_times_of_a_task_agree(
+    taskmill_scheduler: SchedulerFactory,
+    manual_clock: ManualClock,
+    step: timedelta,
+    delay: dict[str, Any],
+    any_store: str,
+) -> None:
+    """``created_at`` moves with the deadline: by the clock as it is now, it says when the task was submitted."""
+    domain = Domain("d")
+
+    @domain.task
+    async def note() -> None: ...
+
+    scheduler = await taskmill_scheduler(store=any_store, domains=[domain])
+    listener = scheduler.events(TaskExpired)
+    await scheduler.group("paused").pause()
+    blocker = await note.options(group="paused").submit()
+    options = {name: manual_clock.now() + at if name == "run_at" else at for name, at in delay.items()}
+    if not options:
+        options["depends_on"] = [blocker]
+    async with scheduler.running():
+        handle = await note.options(ttl=30, **options).submit()
+        await manual_clock.advance(10)
+        await manual_clock.jump(step)
+        await manual_clock.advance(0)
+        record = await active(scheduler, handle.id)
+        assert manual_clock.now() - record.created_at == timedelta(seconds=10)
+        assert record.expires_at is not None
+        assert record.expires_at - record.created_at == timedelta(seconds=30)
+        await manual_clock.advance(20)
+        event = await anext(listener)
+    past = await ended(scheduler, handle.id)
+    assert isinstance(event, TaskExpired)
+    assert event.age == past.ended_at - past.created_at == timedelta(seconds=30)

@@ -14,6 +14,7 @@ from taskmill.cli.output import DONE, WRONG, Refusal
 from taskmill.cli.store_file import add_file, chosen_file, opened
 from taskmill.cli.views.run_lines import sentence
 from taskmill.events import Event
+from taskmill.model.durations import elapsed
 
 DEFAULT_LAST = 20
 
@@ -37,7 +38,7 @@ ENDINGS: dict[Ending, tuple[type[Event], Callable[[HistoryRecord], dict[str, Any
     Ending.SUPERSEDED: (events.TaskSuperseded, lambda _record: {"new_task_id": None}),
     Ending.EXPIRED: (
         events.TaskExpired,
-        lambda record: {"dedup_key": record.key, "age": record.ended_at - record.created_at},
+        lambda record: {"dedup_key": record.key, "age": elapsed(record.created_at, record.ended_at)},
     ),
     Ending.DEPENDENCY_FAILED: (events.TaskDependencyFailed, lambda record: {"error": record.error or ""}),
 }

@@ -36,11 +36,11 @@ T = TypeVar("T")
 
 _decode = msgspec.json.Decoder().decode
 _decode_running = msgspec.json.Decoder(list[RunningElsewhere]).decode
-_decode_retried = msgspec.json.Decoder(list[FailedElsewhere]).decode
+_decode_failed = msgspec.json.Decoder(list[FailedElsewhere]).decode
 _decode_edges = msgspec.json.Decoder(list[Dependency]).decode
 
 MOST_ENDED = 10_000
-"""The largest number of ended tasks, and of retried failures, in one read of the work of other processes."""
+"""The largest number of ended tasks, and of failures, in one read of the work of other processes."""
 
 _TALLIED = frozenset({"status", "type", "domain", "group"})
 
@@ -239,19 +239,19 @@ def _among(connection: Connection, view: View, ids: str) -> list[TaskRecord | Hi
 
 
 def work_elsewhere(connection: Connection, node: int | None, ended_since: int, news_since: int) -> WorkElsewhere:
-    """Return the tasks that run on nodes other than ``node``, and the tasks that ended or are retried since."""
+    """Return the tasks that run on nodes other than ``node``, and the tasks that ended or failed since."""
     query, parameters = last_ended("ended_at >= ?", (ended_since,), MOST_ENDED)
     with connection.snapshot():
         running = _decode_running(one(connection, SQL["running_elsewhere"], node))
         ended = connection.execute(query, parameters).fetchall()
-        retried = _decode_retried(one(connection, SQL["retried_since"], ended_since, MOST_ENDED))
-        retried.sort(key=lambda failure: (failure.at, failure.id, failure.attempt), reverse=True)
+        failed = _decode_failed(one(connection, SQL["failed_since"], ended_since, MOST_ENDED))
+        failed.sort(key=lambda failure: (failure.at, failure.id, failure.attempt), reverse=True)
         left_out = 0
-        for found, count in ((ended, "count_ended_since"), (retried, "count_retried_since")):
+        for found, count in ((ended, "count_ended_since"), (failed, "count_failed_since")):
             if len(found) == MOST_ENDED:
                 news: int = one(connection, SQL[count], news_since)
                 left_out += max(0, news - MOST_ENDED)
-    return WorkElsewhere(running, ended, retried, left_out)
+    return WorkElsewhere(running, ended, failed, left_out)
 
 
 def ended_among(connection: Connection, ids: Sequence[int]) -> list[int]:

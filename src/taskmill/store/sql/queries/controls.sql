@@ -70,14 +70,14 @@ SELECT EXISTS (SELECT 1 FROM taskmill_control WHERE paused_at IS NOT NULL)
 SELECT kind, name, resume_at FROM taskmill_control WHERE resume_at <= $1::bigint ORDER BY resume_at, kind, name;
 
 -- name: freeze
--- Keep tasks from expiring, at most $2: tasks whose deadline has passed at $1, but which are paused or have yet to get
--- the time of an ended pause back.
+-- Keep tasks from expiring, at most $2: tasks whose deadline has passed at $1, but which were paused before it, or have
+-- yet to get the time of an ended pause back.
 -- sqlite:
 UPDATE taskmill_task SET frozen = true
 WHERE id IN (
     SELECT id FROM taskmill_task AS t
     WHERE {may_expire} AND t.frozen = false AND t.expires_at <= $1
-        AND (EXISTS (SELECT 1 FROM taskmill_control AS control WHERE {pauses_it})
+        AND (EXISTS (SELECT 1 FROM taskmill_control AS control WHERE {pauses_it} AND {began_in_time})
             OR EXISTS (SELECT 1 FROM taskmill_ended_pause AS ended WHERE {owes_it}))
     LIMIT $2
 );
@@ -86,7 +86,7 @@ UPDATE taskmill_task SET frozen = true
 WHERE id = ANY (ARRAY(
     SELECT id FROM taskmill_task AS t
     WHERE {may_expire} AND t.frozen = false AND t.expires_at <= $1::bigint
-        AND (EXISTS (SELECT 1 FROM taskmill_control AS control WHERE {pauses_it})
+        AND (EXISTS (SELECT 1 FROM taskmill_control AS control WHERE {pauses_it} AND {began_in_time})
             OR EXISTS (SELECT 1 FROM taskmill_ended_pause AS ended WHERE {owes_it}))
     LIMIT $2::bigint
 ));

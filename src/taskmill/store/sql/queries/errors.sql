@@ -57,14 +57,14 @@ LEFT JOIN (
     GROUP BY e.exception, e.location, e.type
 ) AS dead ON dead.exception = found.exception AND dead.location = found.location AND dead.type = found.type;
 
--- name: retried_since
--- Return [task, attempt, at, error, duration, delay of the retry] of the last $2 failures at $1 or later that are
--- retried, newest first. Failures of the same instant are in any order.
+-- name: failed_since
+-- Return [task, attempt, at, error, duration, delay of the retry] of the last $2 failures at $1 or later that history
+-- does not show, newest first. Failures of the same instant are in any order.
 SELECT json_list(json_row(task_id, attempt, at, error, duration_ms, retry_ms)) FROM (
-    SELECT task_id, attempt, at, error, duration_ms, retry_ms FROM taskmill_error
-    WHERE at >= $1::bigint AND retry_ms IS NOT NULL
+    SELECT task_id, attempt, at, error, duration_ms, retry_ms FROM taskmill_error AS e
+    WHERE at >= $1::bigint AND {is_beside_history}
     ORDER BY at DESC LIMIT $2::bigint
-) AS retried;
+) AS failed;
 
--- name: count_retried_since
-SELECT count(*) FROM taskmill_error WHERE at >= $1::bigint AND retry_ms IS NOT NULL;
+-- name: count_failed_since
+SELECT count(*) FROM taskmill_error AS e WHERE at >= $1::bigint AND {is_beside_history};

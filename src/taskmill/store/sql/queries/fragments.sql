@@ -27,9 +27,13 @@ id < ended.reached AND (
 -- name: clock_from
 -- When the time-to-live of a task started: at its submission, or for an occurrence of a series when it was due. For a
 -- task that was due at once, or has started before, it is the time at which it was queued, which, unlike created_at,
--- moves with steps of the wall clock.
+-- moves when paused time is given back. All of these times move with steps of the wall clock.
 CASE WHEN due_at IS NULL OR attempt > 0 THEN coalesce(renewed_at, queued_at)
     WHEN series_id IS NOT NULL THEN due_at ELSE created_at END;
+
+-- name: waits_for_an_instant
+-- True if the task whose columns are in scope waits for a fixed instant of the wall clock.
+(status = 'scheduled' AND due_is_relative = false AND due_at IS NOT NULL);
 
 -- name: budget
 -- The IO budget of a task.
@@ -161,6 +165,11 @@ json_row(
 t.expires_at IS NOT NULL AND t.status IN ('pending', 'scheduled', 'blocked')
     AND t.stop IS NULL AND t.interrupted = false;
 
+-- name: began_in_time
+-- True if the pause of the taskmill_control row "control" began before the deadline of task t, so that it stops the clock
+-- of the deadline. Paused time before the paused_at of the task is settled: it has moved the deadline already.
+greatest(control.paused_at, coalesce(t.paused_at, control.paused_at)) < t.expires_at;
+
 -- name: is_expired
 -- True if the deadline of task t has passed at {now}, whether or not it is in history yet. A pause stops the clock of
 -- the deadline. Ended pauses may still owe the task time, at most {owed} ms; the exact amount is not known here.
@@ -172,8 +181,7 @@ t.expires_at IS NOT NULL AND t.status IN ('pending', 'scheduled', 'blocked')
     ))
     AND NOT EXISTS (
         SELECT 1 FROM taskmill_control AS control
-        WHERE {pauses_it} AND (control.resume_at IS NULL OR control.resume_at > {now}::bigint)
-            AND greatest(control.paused_at, coalesce(t.paused_at, control.paused_at)) < t.expires_at
+        WHERE {pauses_it} AND (control.resume_at IS NULL OR control.resume_at > {now}::bigint) AND {began_in_time}
     ));
 
 -- name: next_due_tasks
@@ -237,6 +245,15 @@ WHERE status = 'paused' AND preempted > 0;
     seen_at = '-infinity'
     OR greatest(seen_at, pg_postmaster_start_time()) < clock_timestamp() - make_interval(secs => $1::float8)
 );
+
+-- name: is_beside_history
+-- True if the failure "e" is retried, or if it ended a task that was revived since: a task that failed for good is active
+-- only while its end waits for its children, and has no later attempt. A crash is neither: the task returns to the
+-- queue, and nothing shows later which crash was the last one. Scalar subqueries, because PostgreSQL may answer EXISTS
+-- by reading the whole table.
+CASE WHEN e.retry_ms IS NOT NULL THEN true WHEN e.kind = 'crashed' THEN false ELSE coalesce(
+    (SELECT t.attempt > e.attempt OR t.outcome IS NULL FROM taskmill_task AS t WHERE t.id = e.task_id AND t.stop IS NULL),
+    (SELECT h.attempt > e.attempt FROM taskmill_history AS h WHERE h.id = e.task_id), false) END;
 
 -- name: description
 -- The description of active task t for events and callers.

@@ -143,11 +143,13 @@ UPDATE taskmill_task SET due_at = due_at + $1::bigint WHERE due_is_relative = tr
 
 -- name: shift_waits
 -- Move waiting times by $1 ms after a step of the wall clock, so that ages and the order of the queue stay the same. A
--- task scheduled for a fixed instant starts to wait at that instant, so it is left out.
+-- task scheduled for a fixed instant starts to wait at that instant, so only its submission moves: its time-to-live
+-- counts from there. Without that, paused time would be added to its deadline wrongly.
 UPDATE taskmill_task SET
-    queued_at = queued_at + $1::bigint, renewed_at = renewed_at + $1::bigint, paused_at = paused_at + $1::bigint,
-    started_at = CASE WHEN status = 'running' THEN started_at + $1::bigint ELSE started_at END
-WHERE (due_is_relative = true OR due_at IS NULL OR status <> 'scheduled');
+    created_at = created_at + $1::bigint, paused_at = paused_at + $1::bigint,
+    queued_at = queued_at + CASE WHEN {waits_for_an_instant} THEN 0 ELSE $1::bigint END,
+    renewed_at = renewed_at + CASE WHEN {waits_for_an_instant} THEN 0 ELSE $1::bigint END,
+    started_at = CASE WHEN status = 'running' THEN started_at + $1::bigint ELSE started_at END;
 
 -- name: claimable
 -- Return what is needed to run those of the given tasks that still wait at $2, with their new attempt tokens. $3 names
