@@ -23,7 +23,7 @@ from tests.both_engines import Engine
 pytestmark = pytest.mark.timeout(40)
 
 MODULE = """
-import asyncio
+import asyncio, time
 from taskmill import Context, Domain, Scheduler
 
 work = Domain("work")
@@ -39,6 +39,13 @@ async def wait_long(ctx: Context) -> None:
 @wait_long.on_cancel
 async def cleaned(ctx: Context) -> None:
     print("cleaned up", flush=True)
+
+@work.task
+async def ignore_stops() -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        time.sleep(60)
 
 scheduler = Scheduler("tasks.db", domains=[work], shutdown_grace=0.1)
 number = 7
@@ -98,7 +105,7 @@ def test_the_first_line_names_the_store_and_counts_types_and_slots(here: Here, a
         first = process.stdout.readline()
         store = here.answer("doctor", app / "tasks.db")["facts"]["store"]
     assert first == (
-        f"app:scheduler is dispatching {store}: 2 task types, 8 slots (process {process.pid}); Ctrl-C stops it\n"
+        f"app:scheduler is dispatching {store}: 3 task types, 8 slots (process {process.pid}); Ctrl-C stops it\n"
     )
     assert store.startswith("postgresql://") if engine.is_postgres else store.endswith("tasks.db")
     submit(app, Submission("work::add", {"a": 2, "b": 3}))
@@ -107,7 +114,7 @@ def test_the_first_line_names_the_store_and_counts_types_and_slots(here: Here, a
         started = json.loads(process.stdout.readline())
         assert json.loads(heard(process, "TaskCompleted"))["result"] == 5
     assert started["event"] == "started"
-    assert (started["store"], started["types"], started["slots"]) == (store, 2, 8)
+    assert (started["store"], started["types"], started["slots"]) == (store, 3, 8)
 
 
 @pytest.mark.one_engine("a file has one dispatcher, a database has many")
@@ -151,15 +158,36 @@ def test_run_says_what_is_paused_and_how_shares_change(here: Here, app: Path) ->
         assert "group a: share 1 slot, was 0" in heard(process, "share")
 
 
-def test_a_second_signal_exits_at_once(app: Path, engine: Engine) -> None:
-    source = (app / "app.py").read_text()
-    (app / "app.py").write_text(source.replace("shutdown_grace=0.1", "shutdown_grace=600"))
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_second_signal_cancels_running_tasks_and_they_count_no_crash(app: Path, second: signal.Signals) -> None:
+    be_patient(app)
     with running(app, "--verbose") as process:
         heard(process, "is dispatching")
         (waiting,) = submit(app, Submission("work::wait_long", {}))
         heard(process, "dispatched")
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
         heard(process, "stopping")
+        process.send_signal(second)
+        heard(process, f"{second.name}: cancelling running tasks")
+        assert process.wait(30) == 0
+    record = asyncio.run(_record(app, waiting))
+    assert (record.status, record.retries, record.errors) == (Status.PENDING, 0, ())
+
+
+def be_patient(app: Path) -> None:
+    source = (app / "app.py").read_text()
+    (app / "app.py").write_text(source.replace("shutdown_grace=0.1", "shutdown_grace=600"))
+
+
+def test_a_third_signal_exits_at_once(app: Path, engine: Engine) -> None:
+    be_patient(app)
+    with running(app, "--verbose") as process:
+        heard(process, "is dispatching")
+        (waiting,) = submit(app, Submission("work::ignore_stops", {}))
+        heard(process, "dispatched")
+        for expected in ("stopping", "cancelling"):
+            process.send_signal(signal.SIGTERM)
+            heard(process, expected)
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 128 + signal.SIGTERM
     if not engine.is_postgres:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from taskmill.simulation import runs
 from taskmill.web.pages import changes
 from tests.web.client import BEARER, over
 from tests.web.conftest import Served, page_of
@@ -29,10 +30,10 @@ async def _fill(served: Served) -> None:
         await send.options(group="backup", ttl=3600 if n < 2 else None).submit(f"photo {n}")
 
 
-async def _endless(served: Served) -> None:
+async def _endless(monkeypatch: pytest.MonkeyPatch) -> None:
     """Submit work that takes minutes to simulate: a frequent series, and a task that starts only after the horizon."""
-    await served.scheduler.group("backup").pause()
-    await send.options(group="backup").submit("held")
+    monkeypatch.setattr(runs, "MOST_OCCURRENCES", 10**9)
+    await send.options(group="backup", run_after="8d").submit("later")
     await send.options(every=0.1, key="often", run_after=3600).submit("often")
 
 
@@ -113,7 +114,7 @@ async def test_too_many_tasks_are_refused_with_the_command_that_can_do_it(
 async def test_a_simulation_that_takes_too_long_is_stopped_and_blocks_nothing(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await _endless(served)
+    await _endless(monkeypatch)
     monkeypatch.setattr(changes, "SIMULATION_SECONDS", 1.5)
     asked = asyncio.create_task(served.api.refused(503, "POST", "simulate", json=CAP))
     await served.api.get("groups")
@@ -130,7 +131,7 @@ async def test_a_page_runs_one_simulation_at_a_time(alone: Served, monkeypatch: 
     monkeypatch.setattr(changes, "SIMULATION_SECONDS", 0.2)
     async with alone.page._backend.simulating:
         await alone.api.refused(503, "POST", "simulate", json=CAP)
-    await _endless(alone)
+    await _endless(monkeypatch)
     monkeypatch.setattr(changes, "SIMULATION_SECONDS", 1.0)
     slow = asyncio.create_task(alone.api.refused(503, "POST", "simulate", json=CAP))
     await alone.api.get("groups")

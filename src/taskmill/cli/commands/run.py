@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 DRAIN_INTERVAL = 0.2
 DRAIN_MARGIN = 0.02
+HANG_UP: Sequence[signal.Signals] = (signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()
 LOOK_INTERVAL = 0.05
 STANDBY_INTERVAL = 1.0
 VIEW_INTERVAL = 0.5
@@ -182,14 +183,18 @@ def _opened(found: AnyScheduler) -> AbstractAsyncContextManager[Scheduler]:
 
 
 async def _run(found: AnyScheduler, target: str, lines: RunLines, *, standby: bool, is_live: bool) -> None:
-    stop_asked, said_store = asyncio.Event(), asyncio.Event()
+    stop_asked, cancel_asked, said_store = asyncio.Event(), asyncio.Event(), asyncio.Event()
     view = _live_view(target) if is_live else None
 
     def ask_to_stop(name: str) -> None:
         lines.stopping(name, found.shutdown_grace)
         stop_asked.set()
 
-    with _signals(ask_to_stop, before_exit=view.show_cursor if view else lambda: None):
+    def ask_to_cancel(name: str) -> None:
+        lines.cancelling(name)
+        cancel_asked.set()
+
+    with _signals(ask_to_stop, ask_to_cancel, before_exit=view.show_cursor if view else lambda: None):
         async with _opened(found) as scheduler:
             listening = asyncio.create_task(_listen(scheduler, lines, said_store))
             running = asyncio.create_task(scheduler.run(standby=standby))
@@ -198,7 +203,8 @@ async def _run(found: AnyScheduler, target: str, lines: RunLines, *, standby: bo
                 _show_start_and_view(scheduler, target, lines, view, said_store, standby=standby)
             )
             draining = asyncio.create_task(_report_draining(scheduler, stop_asked, lines))
-            others = [showing, stop_wanted, draining]
+            cancelling = asyncio.create_task(_cancel_when_asked(scheduler, cancel_asked))
+            others = [showing, stop_wanted, draining, cancelling]
             try:
                 await asyncio.wait([running, stop_wanted], return_when=asyncio.FIRST_COMPLETED)
                 await scheduler.stop()
@@ -223,6 +229,12 @@ async def _report_draining(scheduler: Scheduler, stop_asked: asyncio.Event, line
         await asyncio.sleep(min(max(left - DRAIN_MARGIN, DRAIN_MARGIN), DRAIN_INTERVAL) if left else DRAIN_INTERVAL)
 
 
+async def _cancel_when_asked(scheduler: Scheduler, cancel_asked: asyncio.Event) -> None:
+    """Stop without a grace period. Tasks that the command leaves running instead would count a crash."""
+    await cancel_asked.wait()
+    await scheduler.stop(grace=0)
+
+
 async def _listen(scheduler: Scheduler, lines: RunLines, said_store: asyncio.Event) -> None:
     events = scheduler.events()
     # The first line names the store.
@@ -232,20 +244,22 @@ async def _listen(scheduler: Scheduler, lines: RunLines, said_store: asyncio.Eve
 
 
 @contextlib.contextmanager
-def _signals(ask_to_stop: Callable[[str], None], before_exit: Callable[[], None]) -> Generator[None]:
-    """Call ``ask_to_stop`` at the first signal; at the second, call ``before_exit`` and exit at once."""
+def _signals(
+    ask_to_stop: Callable[[str], None], ask_to_cancel: Callable[[str], None], before_exit: Callable[[], None]
+) -> Generator[None]:
+    """Call the first function at the first signal and the second at the second; exit at once at the third."""
     loop = asyncio.get_running_loop()
-    asked = False
+    asks = [ask_to_stop, ask_to_cancel]
 
     def received(number: int, _frame: object = None) -> None:
-        nonlocal asked
-        if asked:
+        if not asks:
             before_exit()
             os._exit(128 + number)
-        asked = True
-        loop.call_soon_threadsafe(ask_to_stop, signal.Signals(number).name)
+        loop.call_soon_threadsafe(asks.pop(0), signal.Signals(number).name)
 
-    before = {number: signal.signal(number, received) for number in (signal.SIGINT, signal.SIGTERM)}
+    # A closed terminal sends SIGHUP, unless the command was started with nohup.
+    closed = [number for number in HANG_UP if signal.getsignal(number) is signal.SIG_DFL]
+    before = {number: signal.signal(number, received) for number in (signal.SIGINT, signal.SIGTERM, *closed)}
     try:
         yield
     finally:

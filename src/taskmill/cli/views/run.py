@@ -54,7 +54,7 @@ class RunFrame:
             parts.append(one_line(f"  … and {hidden:,} more" + (f", {sums}" if sums else ""), "dim"))
         if state.drain:
             parts.append(
-                one_line(f"{state.drain}; Ctrl-C again ends at once, and they run again later", STYLES["note"])
+                one_line(f"{state.drain}; Ctrl-C again cancels them, and they run again later", STYLES["note"])
             )
         for name, sentence in queue.lines():
             if name == "waiting" and state.drain:

@@ -62,8 +62,11 @@ class RunLines:
 
     def stopping(self, signal: str, grace: timedelta) -> None:
         self._say(
-            f"{signal}: stopping; running tasks have {text.duration(grace)} to finish; a second signal exits at once"
+            f"{signal}: stopping; running tasks have {text.duration(grace)} to finish; a second signal cancels them"
         )
+
+    def cancelling(self, signal: str) -> None:
+        self._say(f"{signal}: cancelling running tasks; they run again later; a third signal exits at once")
 
     def draining(self, count: int, seconds: float) -> None:
         """Report that tasks still run: in the live view, else as a line that counts down on a terminal."""
@@ -116,6 +119,9 @@ class RunJsonLines(RunLines):
 
     def stopping(self, signal: str, grace: timedelta) -> None:
         self._print("stopping", signal=signal, grace=grace)
+
+    def cancelling(self, signal: str) -> None:
+        self._print("cancelling", signal=signal)
 
     def draining(self, count: int, seconds: float) -> None:
         if count != self._last_drain:
