@@ -69,9 +69,10 @@ def _is_json(value: object) -> bool:
     while waiting:
         each = waiting.pop()
         if type(each) is dict:
-            if not all(type(name) is str for name in each):
+            inner = cast("dict[object, object]", each)
+            if not all(type(name) is str for name in inner):
                 return False
-            waiting += each.values()
+            waiting += inner.values()
         elif type(each) is list:
             waiting += each
         elif not (each is None or type(each) in (str, int, float, bool)):
