@@ -138,6 +138,7 @@ class Scheduler(SubmitMethods, LookAheadMethods, RunMethods):
         self._store_name = store if isinstance(store, str | PathLike) else None
         self._companion: Scheduler | None = None
         self._is_open = False
+        self._opened_on: asyncio.AbstractEventLoop | None = None
         self._context_token: Token[SubmitsTasks | None] | None = None
 
     def __repr__(self) -> str:
@@ -149,6 +150,12 @@ class Scheduler(SubmitMethods, LookAheadMethods, RunMethods):
         if self._is_open:
             self._check_open()
         self._registry.provide(objects, domain)
+
+    def _opened(self) -> None:
+        # The loop on which it was opened runs only in the process that opened it, and only while it is open.
+        if asyncio._get_running_loop() is not self._opened_on:
+            self._check_open()
+            self._loop_caller.check_loop()
 
     # Opening and closing
 
@@ -216,7 +223,7 @@ class Scheduler(SubmitMethods, LookAheadMethods, RunMethods):
             await self._store.close()
             raise
         self._is_open = True
-        self._opened_in = os.getpid()
+        self._opened_in, self._opened_on = os.getpid(), asyncio.get_running_loop()
         for domain in self._registry.domains:
             domain.bind(self)
 
@@ -229,7 +236,7 @@ class Scheduler(SubmitMethods, LookAheadMethods, RunMethods):
             # opened a second time beside what was inherited.
             return
         await self.stop()
-        self._is_open = False
+        self._is_open, self._opened_on = False, None
         if self._companion is not None:
             await self._companion.close()
             self._companion = None

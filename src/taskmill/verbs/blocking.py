@@ -65,11 +65,15 @@ class LoopCaller:
                 f"the work: {instead}"
             )
 
-    @property
-    def is_on_other_loop(self) -> bool:
-        """True if the calling thread runs another event loop than the scheduler's."""
+    def check_loop(self) -> None:
+        """Raise ``InvalidState`` if the calling thread runs another event loop than the scheduler's."""
         running = asyncio._get_running_loop()
-        return running is not None and running is not self._loop
+        if running is not None and running is not self._loop:
+            raise InvalidState(
+                "this scheduler was opened on another event loop, and nothing would wake a coroutine that waits for it "
+                "here; call `task.submit_sync(...)`, or run the coroutine there with "
+                "`asyncio.run_coroutine_threadsafe(coroutine, loop)`"
+            )
 
     @property
     def is_forked(self) -> bool:

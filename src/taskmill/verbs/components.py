@@ -106,15 +106,6 @@ class Components(ReadComponents["Store"], HandlesTasks):
     _wait_warnings: WaitWarnings
     _tracing: Tracing | None
 
-    def _opened(self) -> None:
-        self._check_open()
-        if self._loop_caller.is_on_other_loop:
-            raise InvalidState(
-                "this scheduler was opened on another event loop, and nothing would wake a coroutine that waits for it "
-                "here; call `task.submit_sync(...)`, or run the coroutine there with "
-                "`asyncio.run_coroutine_threadsafe(coroutine, loop)`"
-            )
-
     @property
     def _is_forked(self) -> bool:
         """True if this process was forked from the one that opened the scheduler."""
